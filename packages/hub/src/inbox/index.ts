@@ -1,0 +1,1 @@
+export type { StoredEvent } from './types.ts';

@@ -1,0 +1,2 @@
+export type * from './port.ts';
+export { RecordTooLargeError, UnknownTopicError } from './port.ts';
