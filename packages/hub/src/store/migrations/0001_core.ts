@@ -260,14 +260,27 @@ create function uuid_week_bound(week integer) returns uuid language sql immutabl
   select (lpad(to_hex(week::bigint * 604800000), 12, '0') || '00000000000000000000')::uuid
 $$;
 
+-- Makes a partition apart and attaches it: "create table … partition of" would lock the parent against
+-- every reader and writer, and would wait (with all of them queued behind it) for the oldest transaction.
+create function ensure_partition(parent text, week integer, bound_from text, bound_to text) returns void language plpgsql as $$
+declare
+  name text := format('%s_w%s', parent, week);
+begin
+  if to_regclass(name) is not null then
+    return;
+  end if;
+  perform pg_advisory_xact_lock(1398096, 3);
+  if to_regclass(name) is not null then
+    return;
+  end if;
+  execute format('create table %I (like %I including all)', name, parent);
+  execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, name, bound_from, bound_to);
+end $$;
+
 -- Creates the inbox partition of one week; safe from several processes at once.
 create function ensure_inbox_week(week integer) returns void language plpgsql as $$
 begin
-  perform pg_advisory_xact_lock(1398096, 3);
-  if to_regclass(format('event_inbox_w%s', week)) is null then
-    execute format('create table event_inbox_w%s partition of event_inbox for values from (%L) to (%L)',
-      week, uuid_week_bound(week), uuid_week_bound(week + 1));
-  end if;
+  perform ensure_partition('event_inbox', week, uuid_week_bound(week)::text, uuid_week_bound(week + 1)::text);
 end $$;
 
 -- Creates every partition of one week.
@@ -277,15 +290,8 @@ declare
   to_us   bigint := (week::bigint + 1) * 604800000000;
 begin
   perform ensure_inbox_week(week);
-  if to_regclass(format('deliveries_w%s', week)) is null then
-    execute format('create table deliveries_w%s partition of deliveries for values from (%s) to (%s)', week, from_us, to_us);
-  end if;
-  if to_regclass(format('dead_letters_w%s', week)) is null then
-    execute format('create table dead_letters_w%s partition of dead_letters for values from (%s) to (%s)', week, from_us, to_us);
-  end if;
-  if to_regclass(format('delivery_attempts_w%s', week)) is null then
-    execute format('create table delivery_attempts_w%s partition of delivery_attempts for values from (%L) to (%L)',
-      week, to_timestamp(from_us / 1000000), to_timestamp(to_us / 1000000));
-  end if;
+  perform ensure_partition('deliveries', week, from_us::text, to_us::text);
+  perform ensure_partition('dead_letters', week, from_us::text, to_us::text);
+  perform ensure_partition('delivery_attempts', week, to_timestamp(from_us / 1000000)::text, to_timestamp(to_us / 1000000)::text);
 end $$;
 `;

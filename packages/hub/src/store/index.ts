@@ -1,0 +1,11 @@
+export type { EmbeddedOptions, EmbeddedPostgres } from './embedded/index.ts';
+export { startEmbeddedPostgres } from './embedded/index.ts';
+export type { StoreErrorCode } from './error.ts';
+export { StoreError } from './error.ts';
+export type { StoreLog } from './log.ts';
+export { migrate } from './migrate.ts';
+export { migrations } from './migrations/index.ts';
+export type { PartitionCronOptions } from './partitions.ts';
+export { createPartitionCron, ensurePartitions, weekNumber } from './partitions.ts';
+export type { PoolOptions } from './pool.ts';
+export { openPool, withTransaction } from './pool.ts';

@@ -1,0 +1,34 @@
+import { defineConfig } from 'vitest/config';
+
+const postgres = './packages/testkit/src/global-postgres.ts';
+const kafka = './packages/testkit/src/global-kafka.ts';
+const exclude = ['**/node_modules/**', '**/data/**'];
+
+export default defineConfig({
+  test: {
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    projects: [
+      {
+        test: {
+          name: 'main',
+          include: ['packages/*/src/**/*.test.ts', 'packages/*/test/**/*.test.ts'],
+          exclude: [...exclude, '**/*.kafka.test.ts'],
+          globalSetup: [postgres],
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
+        },
+      },
+      {
+        test: {
+          name: 'kafka',
+          include: ['packages/*/src/**/*.kafka.test.ts', 'packages/*/test/**/*.kafka.test.ts'],
+          exclude,
+          globalSetup: [postgres, kafka],
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+        },
+      },
+    ],
+  },
+});
