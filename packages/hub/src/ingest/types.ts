@@ -1,0 +1,57 @@
+import type { ContractRules } from '@streaming-hub/contract';
+import type pg from 'pg';
+import type { Clock } from '../base/index.ts';
+import type { Stream } from '../stream/index.ts';
+
+/** Told only after the transaction that made it true has committed. */
+export interface IngestMetrics {
+  /** Records by verdict; `reason` is '' for accept. A duplicate is a drop with reason `duplicate`. */
+  records(verdict: 'accept' | 'drop' | 'quarantine', reason: string, count: number): void;
+  stored(count: number): void;
+  duplicates(count: number): void;
+  /** Deliveries made by matching. */
+  matched(count: number): void;
+  /** One ingest transaction: its records and how long it took, milliseconds. */
+  batch(records: number, duration_ms: number): void;
+  /** A batch that started from another position than the database has; nothing of it was written. */
+  fenced(): void;
+}
+
+/** The part of a logger that ingest uses. */
+export interface IngestLog {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface IngestLimits {
+  /** Most records in one transaction. */
+  readonly batch_records_max: number;
+  /** Most value bytes (roughly) in one transaction. */
+  readonly batch_bytes_max: number;
+  /** Most bytes held in memory for all partitions together. */
+  readonly buffered_bytes_max: number;
+  /** A transaction that has not answered by then is given up on (its outcome is found out by the fence), milliseconds. */
+  readonly statement_timeout_ms: number;
+}
+
+export const defaultIngestLimits: IngestLimits = {
+  batch_records_max: 500,
+  batch_bytes_max: 4 * 1024 * 1024,
+  buffered_bytes_max: 64 * 1024 * 1024,
+  statement_timeout_ms: 30_000,
+};
+
+export interface IngestOptions {
+  readonly pool: pg.Pool;
+  readonly stream: Stream;
+  readonly rules: ContractRules;
+  readonly group: string;
+  readonly metrics: IngestMetrics;
+  readonly log: IngestLog;
+  readonly clock?: Clock;
+  readonly limits?: Partial<IngestLimits>;
+  /** Waited for before each transaction: slows ingest down while dispatch in this process is behind. */
+  readonly gate?: (signal: AbortSignal) => Promise<void>;
+  readonly refresh_interval_ms: number;
+}

@@ -1,0 +1,9 @@
+export {
+  explainMatch,
+  type MatchExplanation,
+  type MatchedEvent,
+  type MatchedSubscription,
+  type MismatchReason,
+  matchesEventType,
+  schemaMajor,
+} from './match.ts';
