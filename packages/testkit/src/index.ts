@@ -1,3 +1,13 @@
 export type { TestDatabase } from './database.ts';
 export { createEmptyDatabase, createTestDatabase } from './database.ts';
+export type { FaultMode, FaultProxy } from './fault-proxy.ts';
+export { startFaultProxy } from './fault-proxy.ts';
+export type { KafkaCluster, KafkaNode, KafkaOptions, KafkaSecurity } from './kafka.ts';
+export { kafkaAvailable, kafkaBrokers, kafkaStartable, startKafka } from './kafka.ts';
+export type { ReceivedRequest, Receiver, ReceiverOptions } from './receiver.ts';
+export { startReceiver } from './receiver.ts';
+export type { Behaviour } from './receiver-behaviours.ts';
+export * as respond from './receiver-behaviours.ts';
+export type { ReceiverCertificate } from './receiver-certificate.ts';
+export { makeReceiverCertificate } from './receiver-certificate.ts';
 export { until } from './until.ts';

@@ -50,6 +50,10 @@ export interface ProbeResult {
 export interface Sink {
   attempt(request: AttemptRequest, signal: AbortSignal): Promise<AttemptResult>;
   /** Proves that the destination exists and wants events. */
-  probe(subscription: Subscription, secrets: readonly string[], signal: AbortSignal): Promise<ProbeResult>;
+  probe(
+    subscription: Subscription,
+    secrets: readonly string[],
+    signal: AbortSignal,
+  ): Promise<ProbeResult>;
   close(): Promise<void>;
 }

@@ -1,0 +1,95 @@
+import type { Clock } from '../../base/index.ts';
+import { AttemptError } from '../errors.ts';
+import { createConnector, createTlsContext } from './connector.ts';
+import type { ExchangeRequest, ExchangeResult } from './exchange.ts';
+import { runExchange } from './exchange.ts';
+import type { PoolLimits } from './pools.ts';
+import { createOriginPools } from './pools.ts';
+import type { Resolver } from './resolve.ts';
+import { createDnsResolver, systemResolver } from './resolve.ts';
+import type { EgressPolicy, UrlVerdict } from './url.ts';
+import { checkUrl } from './url.ts';
+
+export type { ExchangeRequest, ExchangeResult } from './exchange.ts';
+export type { PoolLimits } from './pools.ts';
+export type { Resolver } from './resolve.ts';
+export type { EgressPolicy, EgressTarget, UrlVerdict } from './url.ts';
+
+export interface EgressOptions extends EgressPolicy {
+  readonly clock: Clock;
+  /** How names become addresses; by default DNS, and the machine's own way when private targets are allowed. */
+  readonly resolver?: Resolver;
+  /** Certificate authorities (PEM) trusted in addition to the usual ones. */
+  readonly extra_authorities?: readonly string[];
+  readonly limits?: Partial<PoolLimits>;
+}
+
+/** The one guard for every outbound HTTP call of the hub. */
+export interface Egress {
+  /** The rules that need no network; an accepted URL comes back cut into what `exchange` needs. Cheap to repeat. */
+  checkUrl(url: string): UrlVerdict;
+  /** One request, one result; never rejects for what a receiver, DNS or the network does. */
+  exchange(request: ExchangeRequest): Promise<ExchangeResult>;
+  stats(): { readonly pools: number; readonly in_flight: number };
+  /** Closes idle connections at once and waits for requests in flight. */
+  close(): Promise<void>;
+}
+
+/** Verdicts remembered by URL, so that a lane's URL is parsed once and not per attempt. */
+const VERDICTS_MAX = 4096;
+
+export function createEgress(options: EgressOptions): Egress {
+  const { clock } = options;
+  const parts = {
+    policy: options,
+    resolver: options.resolver ?? (options.allow_private ? systemResolver : createDnsResolver()),
+    clock,
+    context: createTlsContext(options.extra_authorities ?? []),
+  };
+  const pools = createOriginPools(
+    clock,
+    (onConnected) => createConnector(parts, onConnected),
+    options.limits,
+  );
+  const verdicts = new Map<string, UrlVerdict>();
+  let isClosed = false;
+
+  return {
+    checkUrl(url) {
+      let verdict = verdicts.get(url);
+      if (verdict === undefined) {
+        verdict = checkUrl(url, options);
+        if (verdicts.size >= VERDICTS_MAX) verdicts.clear();
+        verdicts.set(url, verdict);
+      }
+      return verdict;
+    },
+    async exchange(request) {
+      if (isClosed) return closedResult();
+      const entry = pools.acquire(request.target.origin);
+      const result = await runExchange(entry, request, clock);
+      pools.release(entry);
+      return result;
+    },
+    stats: () => pools.stats(),
+    close() {
+      isClosed = true;
+      return pools.close();
+    },
+  };
+}
+
+function closedResult(): ExchangeResult {
+  return {
+    answered: false,
+    error: new AttemptError('aborted', 'The hub is shutting down.'),
+    status: null,
+    timings: {
+      dns_ms: null,
+      connect_ms: null,
+      tls_ms: null,
+      first_byte_ms: null,
+      total_ms: 0,
+    },
+  };
+}
