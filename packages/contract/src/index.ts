@@ -39,6 +39,7 @@ export {
   topicFor,
   typeFor,
 } from './rules.ts';
+export * from './schemas/index.ts';
 export { checkTenantHeaders, type HeaderFault } from './tenant-headers.ts';
 export {
   type AcceptedEvent,

@@ -100,8 +100,8 @@ export function isNameSegment(text: string): boolean {
   return segment.test(text);
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it looks for
-const controls = /[\u0000-\u001f\u007f-\u009f]/;
+/** U+0000–U+001F and U+007F–U+009F. */
+const controls = /\p{Cc}/u;
 
 export function hasControlCharacter(text: string): boolean {
   return controls.test(text);
