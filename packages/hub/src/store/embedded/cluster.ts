@@ -6,7 +6,9 @@ import {
   existsSync,
   fsyncSync,
   mkdirSync,
+  mkdtempSync,
   openSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -14,23 +16,32 @@ import {
 import { join } from 'node:path';
 import { StoreError } from '../error.ts';
 import type { Binaries } from './binaries.ts';
-import { runOn } from './command.ts';
+import { dyingWithUs, runOn } from './command.ts';
 import { giveTo, type Identity } from './identity.ts';
 import type { DataPaths } from './paths.ts';
 
 export const superuser = 'streaming_hub';
+/** A cluster is made under a name of its own and gets its place when complete, so a half-made one is never used. */
+const unfinished_prefix = 'cluster.new-';
 const output_chars_max = 4_000;
 
-/** Makes the cluster when there is none; checks that these binaries can open it when there is one. */
+/**
+ * Makes the cluster when there is none; checks that these binaries can open it when there is one.
+ * @throws StoreError `embedded_unavailable` | `embedded_failed`
+ */
 export async function provideCluster(
   paths: DataPaths,
   binaries: Binaries,
   identity: Identity | undefined,
 ): Promise<void> {
   mkdirSync(paths.root, { recursive: true, mode: 0o700 });
-  rmSync(paths.unfinished, { recursive: true, force: true });
+  refuseForeignFolder(paths.root);
+  for (const name of readdirSync(paths.root)) {
+    if (name.startsWith(unfinished_prefix))
+      rmSync(join(paths.root, name), { recursive: true, force: true });
+  }
   if (!existsSync(join(paths.cluster, 'PG_VERSION'))) await makeCluster(paths, binaries, identity);
-  if (identity) giveTo(paths.root, identity);
+  if (identity) withOwner(() => giveTo(paths.root, identity));
   checkVersion(paths.cluster, binaries.version);
 }
 
@@ -39,17 +50,19 @@ async function makeCluster(
   binaries: Binaries,
   identity: Identity | undefined,
 ): Promise<void> {
-  mkdirSync(paths.unfinished, { mode: 0o700 });
-  if (identity) {
-    chownSync(paths.root, identity.uid, identity.gid);
-    chownSync(paths.unfinished, identity.uid, identity.gid);
-  }
   chmodSync(paths.root, 0o700);
-  const { argument, ...where } = runOn(paths.unfinished, identity);
+  const unfinished = mkdtempSync(join(paths.root, unfinished_prefix));
+  if (identity) {
+    withOwner(() => {
+      chownSync(paths.root, identity.uid, identity.gid);
+      chownSync(unfinished, identity.uid, identity.gid);
+    });
+  }
+  const { argument, ...where } = runOn(unfinished, identity);
   const options = [
     `--pgdata=${argument}`,
     `--username=${superuser}`,
-    // Only the owner of the socket's folder gets in, see server.ts.
+    // Only the owner of the socket's folder gets in, see socket.ts.
     '--auth=trust',
     '--encoding=UTF8',
     '--locale-provider=builtin',
@@ -60,7 +73,7 @@ async function makeCluster(
   ];
   const { code, output } = await run(join(binaries.native, 'bin', 'initdb'), options, where);
   if (code !== 0) throw initdbFailed(code, output, identity);
-  renameSync(paths.unfinished, paths.cluster);
+  renameSync(unfinished, paths.cluster);
   syncFolder(paths.root);
 }
 
@@ -89,7 +102,9 @@ function run(
 ): Promise<{ code: number | null; output: string }> {
   return new Promise((resolve, reject) => {
     let output = '';
-    const child = spawn(program, args, {
+    // Killed, not interrupted: an interrupted initdb tidies up by path, where a later start may be at work.
+    const [command, commandArgs] = dyingWithUs('KILL', program, args);
+    const child = spawn(command, commandArgs, {
       ...options,
       env: postgresEnvironment(),
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -99,18 +114,50 @@ function run(
     };
     child.stdout.on('data', collect);
     child.stderr.on('data', collect);
-    child.once('error', (cause) =>
-      reject(
-        new StoreError('embedded_unavailable', `Could not run ${program}: ${cause.message}`, {
-          cause,
-        }),
-      ),
+    child.once('error', (cause: NodeJS.ErrnoException) =>
+      reject(cause.code === 'EPERM' ? notPermitted(cause) : cannotRun(program, cause)),
     );
     child.once('close', (code) => resolve({ code, output: output.trim() }));
   });
 }
 
-/** Ours without the PG* variables, which would change what Postgres does. */
+function cannotRun(program: string, cause: Error): StoreError {
+  return new StoreError('embedded_unavailable', `Could not run ${program}: ${cause.message}`, {
+    cause,
+  });
+}
+
+/** Root in a container that took the rights from it. */
+function notPermitted(cause: unknown): StoreError {
+  return new StoreError(
+    'embedded_unavailable',
+    'Postgres does not run as root, and this root may not act as another user; run the hub (or its container) as an ordinary user.',
+    { cause },
+  );
+}
+
+function withOwner(change: () => void): void {
+  try {
+    change();
+  } catch (error) {
+    throw (error as NodeJS.ErrnoException).code === 'EPERM' ? notPermitted(error) : error;
+  }
+}
+
+/** Made by another user: say so before anything fails in a less readable way. */
+function refuseForeignFolder(root: string): void {
+  try {
+    readdirSync(root);
+  } catch (cause) {
+    throw new StoreError(
+      'embedded_failed',
+      `User ${process.getuid?.()} may not read the database folder ${root}; run the hub as the user that made it.`,
+      { cause },
+    );
+  }
+}
+
+/** Ours without the variables that would change what Postgres does. */
 export function postgresEnvironment(): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(
     ([name]) => !name.startsWith('PG') && !name.startsWith('LC_'),
@@ -119,21 +166,12 @@ export function postgresEnvironment(): NodeJS.ProcessEnv {
 }
 
 function checkVersion(cluster: string, version: string): void {
-  let found: string;
-  try {
-    found = readFileSync(join(cluster, 'PG_VERSION'), 'utf8').trim();
-  } catch (cause) {
-    throw new StoreError(
-      'embedded_failed',
-      `User ${process.getuid?.()} cannot read the database folder ${cluster}; run the hub as the user that made it.`,
-      { cause },
-    );
-  }
+  const found = readFileSync(join(cluster, 'PG_VERSION'), 'utf8').trim();
   const expected = version.split('.')[0];
   if (found === expected) return;
   throw new StoreError(
     'embedded_failed',
-    `The database folder ${cluster} was made by Postgres ${found}, this hub carries Postgres ${expected}; dump it with the old version, or start with a new folder.`,
+    `The database folder ${cluster} was made by Postgres ${found}, this hub carries Postgres ${expected}; move the data with pg_dump, or start with a new folder.`,
   );
 }
 

@@ -23,10 +23,11 @@ export function runOn(folder: string, identity: Identity | undefined): FolderRun
 let pdeathsig: boolean | undefined;
 
 /**
- * Wraps a command so that the kernel sends it SIGINT, Postgres' fast shutdown, when we die without
- * having stopped it. Unchanged where `setpriv` is missing or too old; then the next start stops it.
+ * Wraps a command so that the kernel sends it a signal when we die without having stopped it.
+ * Unchanged where `setpriv` is missing or too old; then the next start stops it.
  */
 export function dyingWithUs(
+  signal: 'INT' | 'KILL',
   program: string,
   args: readonly string[],
 ): [program: string, args: string[]] {
@@ -34,6 +35,6 @@ export function dyingWithUs(
     process.platform === 'linux' &&
     spawnSync('setpriv', ['--pdeathsig', 'INT', 'true']).status === 0;
   return pdeathsig
-    ? ['setpriv', ['--pdeathsig', 'INT', '--', program, ...args]]
+    ? ['setpriv', ['--pdeathsig', signal, '--', program, ...args]]
     : [program, [...args]];
 }

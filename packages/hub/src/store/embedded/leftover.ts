@@ -1,4 +1,4 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { StoreError } from '../error.ts';
@@ -11,20 +11,28 @@ const poll_ms = 10;
 
 /**
  * Makes the cluster free for a new start. We hold the folder's lock, so no living hub owns what is
- * found: a Postgres whose hub was killed is stopped; a pid file is removed when its number now
- * belongs to a zombie or a stranger, which Postgres itself would take for a living owner.
- * @throws StoreError `embedded_failed` when it will not end
+ * found: a Postgres whose hub was killed is stopped, and lock files are removed when their number
+ * now belongs to a zombie or a stranger, which Postgres itself would take for a living owner.
+ * The pid file of a process that is simply gone stays: Postgres judges it with more knowledge.
+ * @throws StoreError `embedded_failed` when the old one will not end
  */
-export async function clearLeftover(cluster: string): Promise<'none' | 'stopped' | 'removed'> {
+export async function clearLeftover(
+  cluster: string,
+  socket: string,
+  port: number,
+): Promise<'none' | 'stopped'> {
   const file = join(cluster, 'postmaster.pid');
   const pid = readPid(file);
-  if (pid === undefined) return 'none';
-  if (isRunning(pid) && isPostgresOf(pid, cluster)) {
-    await stopProcess(pid);
-    return 'stopped';
+  let found: 'none' | 'stopped' = 'none';
+  if (pid !== undefined && exists(pid)) {
+    if (isRunning(pid) && isPostgresOf(pid, cluster)) {
+      await stopProcess(pid);
+      found = 'stopped';
+    }
+    rmSync(file, { force: true });
   }
-  rmSync(file, { force: true });
-  return 'removed';
+  rmSync(join(socket, `.s.PGSQL.${port}.lock`), { force: true });
+  return found;
 }
 
 /** Fast shutdown; when that takes too long an immediate one, from which the next start recovers. */
@@ -48,20 +56,32 @@ async function gone(pid: number, timeout_ms: number): Promise<boolean> {
   return true;
 }
 
+/** Running or zombie. */
+function exists(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
 function readPid(file: string): number | undefined {
   try {
     const pid = Number.parseInt(readFileSync(file, 'latin1'), 10);
-    return pid > 0 && pid !== process.pid ? pid : undefined;
+    return pid > 0 ? pid : undefined;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
 }
 
-/** We start it with the folder as its argument, or as its working folder (see command.ts); it always works inside it. */
+/** It always works inside its cluster; where that cannot be seen, its command line names the folder. */
 function isPostgresOf(pid: number, cluster: string): boolean {
   const command = commandOf(pid);
-  return (
-    /postgres/.test(command) && (command.includes(cluster) || command.includes('/proc/self/cwd'))
-  );
+  if (!command.includes('postgres')) return false;
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`) === cluster;
+  } catch {
+    return command.includes(cluster);
+  }
 }

@@ -48,8 +48,15 @@ async function take(path: string): Promise<FolderLock | undefined> {
   try {
     file = openSync(path, flags, 0o644);
   } catch (error) {
-    if (darwin && (error as NodeJS.ErrnoException).code === 'EAGAIN') return undefined;
-    throw error;
+    const code = (error as NodeJS.ErrnoException).code;
+    if (darwin && code === 'EAGAIN') return undefined;
+    throw new StoreError(
+      'embedded_unavailable',
+      `User ${process.getuid?.()} may not write to the data folder (${code}: ${path}).`,
+      {
+        cause: error,
+      },
+    );
   }
   const guard = darwin ? 'locked' : await lockOpenFile(file);
   if (guard === 'held') {

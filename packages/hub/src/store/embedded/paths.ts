@@ -11,8 +11,6 @@ export interface DataPaths {
   /** Belongs to the user Postgres runs as. */
   root: string;
   cluster: string;
-  /** A cluster being made; it is renamed to `cluster` when complete, so a half-made one is never used. */
-  unfinished: string;
   socket: string;
 }
 
@@ -22,7 +20,6 @@ export function dataPaths(data_dir: string): DataPaths {
     lock: join(data_dir, 'hub.lock'),
     root,
     cluster: join(root, 'cluster'),
-    unfinished: join(root, 'cluster.new'),
     socket: join(root, 'socket'),
   };
 }

@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
+import { wait } from '../../base/index.ts';
 import { StoreError } from '../error.ts';
 import type { StoreLog } from '../log.ts';
 import type { Binaries } from './binaries.ts';
@@ -12,9 +12,15 @@ import type { Identity } from './identity.ts';
 import { serverArguments } from './settings.ts';
 
 const ready_poll_ms = 5;
-/** Recovery after a crash reads up to `max_wal_size`. */
+/** A start that takes longer than this is a recovery; then look less often. */
+const ready_soon_ms = 1_000;
+const recovery_poll_ms = 100;
+/** Recovery reads up to `max_wal_size`. */
 const ready_ms_max = 600_000;
 const last_lines_max = 20;
+/** What our own looks cause while it recovers. */
+const expected_lines =
+  /the database system is (starting up|not yet accepting connections|shutting down)/;
 
 export interface ServerPlan {
   binaries: Binaries;
@@ -29,15 +35,15 @@ export interface ServerPlan {
 /** One run of the postgres program. */
 export interface Server {
   pid: number;
-  /** Resolves with a sentence when the process has ended. */
+  /** Resolves with a few words when the process has ended. */
   exited: Promise<string>;
 }
 
 /**
- * Starts Postgres and resolves when it answers.
- * @throws StoreError `embedded_failed` with its last words when it ends before that
+ * Starts Postgres and resolves when it answers. When the signal aborts before that, it is stopped.
+ * @throws StoreError `embedded_failed` with its last words when it ends before it answers
  */
-export async function startServer(plan: ServerPlan): Promise<Server> {
+export async function startServer(plan: ServerPlan, signal?: AbortSignal): Promise<Server> {
   const child = spawnPostgres(plan);
   const lines = followOutput(child, plan.log);
   let ended: string | undefined;
@@ -51,36 +57,33 @@ export async function startServer(plan: ServerPlan): Promise<Server> {
       end(name ? `was ended by ${name}` : `ended with code ${code}`),
     );
   });
-  const end_ms = performance.now() + ready_ms_max;
+  const begin_ms = performance.now();
   while (ended === undefined) {
-    if (await answers(plan)) {
-      if (child.pid === undefined) break;
-      return { pid: child.pid, exited };
-    }
-    if (performance.now() > end_ms) {
-      child.kill('SIGQUIT');
-      ended = 'did not answer in time';
-    }
-    await pause(ready_poll_ms);
+    if (child.pid !== undefined && (await answers(plan))) return { pid: child.pid, exited };
+    const elapsed_ms = performance.now() - begin_ms;
+    if (signal?.aborted || elapsed_ms > ready_ms_max) child.kill('SIGQUIT');
+    await wait(elapsed_ms < ready_soon_ms ? ready_poll_ms : recovery_poll_ms);
   }
   throw new StoreError(
     'embedded_failed',
-    `The embedded Postgres ${ended ?? 'did not start'}: ${lines.join(' | ') || 'it said nothing'}`,
+    `The embedded Postgres ${ended}: ${lines.join(' | ') || 'it said nothing'}`,
   );
 }
 
 function spawnPostgres(plan: ServerPlan): ChildProcess {
   const { argument, ...where } = runOn(plan.cluster, plan.identity);
-  const [program, args] = dyingWithUs(join(plan.binaries.native, 'bin', 'postgres'), [
-    '-D',
-    argument,
-    ...serverArguments({
-      unix_socket_directories: plan.socket,
-      port: String(plan.port),
-      ...plan.settings,
-    }),
-  ]);
-  return spawn(program, args, {
+  const settings = {
+    unix_socket_directories: plan.socket,
+    port: String(plan.port),
+    ...plan.settings,
+  };
+  const args = ['-D', argument, ...serverArguments(settings)];
+  const [program, programArgs] = dyingWithUs(
+    'INT',
+    join(plan.binaries.native, 'bin', 'postgres'),
+    args,
+  );
+  return spawn(program, programArgs, {
     ...where,
     env: postgresEnvironment(),
     // A session of its own: Ctrl-C in a terminal reaches us, and we stop it when our work is done.
@@ -89,13 +92,14 @@ function spawnPostgres(plan: ServerPlan): ChildProcess {
   });
 }
 
-/** Passes what Postgres says on to the log; the last lines explain a failed start. */
+/** Passes what Postgres complains about on to the log; its last lines explain a failed start. */
 function followOutput(child: ChildProcess, log: StoreLog): string[] {
   const last: string[] = [];
   if (!child.stderr) return last;
   createInterface({ input: child.stderr }).on('line', (line) => {
+    if (expected_lines.test(line)) return;
     if (last.push(line) > last_lines_max) last.shift();
-    if (/^(ERROR|FATAL|PANIC|WARNING)/.test(line)) log.warn({ component: 'postgres' }, line);
+    if (/^(FATAL|PANIC|WARNING)/.test(line)) log.warn({ component: 'postgres' }, line);
   });
   return last;
 }

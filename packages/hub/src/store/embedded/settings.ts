@@ -13,9 +13,6 @@ const fixed: Readonly<Record<string, string>> = {
   max_wal_size: '2GB',
   checkpoint_timeout: '15min',
   wal_compression: 'pglz',
-  // No replicas.
-  wal_level: 'minimal',
-  max_wal_senders: '0',
   // Our statements are short; compiling them costs more than running them.
   jit: 'off',
   // Fewer processes; nothing here reads enough at once to gain from workers.

@@ -1,4 +1,4 @@
-import { chmodSync, chownSync, lstatSync, mkdirSync, mkdtempSync } from 'node:fs';
+import { chmodSync, chownSync, lstatSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { canReach, type Identity } from './identity.ts';
@@ -38,4 +38,9 @@ function makePrivate(folder: string, identity: Identity | undefined): string {
   if (identity) chownSync(folder, identity.uid, identity.gid);
   chmodSync(folder, 0o700);
   return folder;
+}
+
+/** After a stop nothing of it is needed. */
+export function removeSocketFolder(folder: string): void {
+  rmSync(folder, { recursive: true, force: true });
 }

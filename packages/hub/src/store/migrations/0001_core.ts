@@ -265,12 +265,14 @@ $$;
 create function ensure_partition(parent text, week integer, bound_from text, bound_to text) returns void language plpgsql as $$
 declare
   name text := format('%s_w%s', parent, week);
+  home oid := (select relnamespace from pg_class where oid = parent::regclass);
 begin
-  if to_regclass(name) is not null then
+  if exists (select from pg_class where relname = name and relnamespace = home) then
     return;
   end if;
   perform pg_advisory_xact_lock(1398096, 3);
-  if to_regclass(name) is not null then
+  -- Asked of the table, because to_regclass may answer from a cache older than the lock.
+  if exists (select from pg_class where relname = name and relnamespace = home) then
     return;
   end if;
   execute format('create table %I (like %I including all)', name, parent);
