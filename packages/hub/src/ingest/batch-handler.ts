@@ -19,8 +19,10 @@ export interface BatchHandlerParts {
 }
 
 export interface BatchHandler {
-  loadPositions(partitions: readonly TopicPartition[]): Promise<ReadonlyMap<string, number>>;
-  onBatch(batch: PartitionBatch): Promise<number>;
+  readonly loadPositions: (
+    partitions: readonly TopicPartition[],
+  ) => Promise<ReadonlyMap<string, number>>;
+  readonly onBatch: (batch: PartitionBatch) => Promise<number>;
 }
 
 /**

@@ -32,8 +32,8 @@ export function createIngest(options: IngestOptions): Ingest {
     batch_records_max: limits.batch_records_max,
     batch_bytes_max: limits.batch_bytes_max,
     buffered_bytes_max: limits.buffered_bytes_max,
-    loadPositions: (partitions) => handler.loadPositions(partitions),
-    onBatch: (batch) => handler.onBatch(batch),
+    loadPositions: handler.loadPositions,
+    onBatch: handler.onBatch,
     onFault: (fault) => log.warn({ err: fault }, 'ingest goes on after a fault'),
   });
   return {

@@ -4,6 +4,4 @@ export {
   type MatchedEvent,
   type MatchedSubscription,
   type MismatchReason,
-  matchesEventType,
-  schemaMajor,
 } from './match.ts';

@@ -1,3 +1,4 @@
+import { matchesEventType, semverMajor } from '@streaming-hub/contract';
 import type { StoredEvent } from '../inbox/index.ts';
 import type { Subscription } from '../subscriptions/index.ts';
 
@@ -26,16 +27,6 @@ export type MatchedSubscription = Pick<
   | 'deleted'
 >;
 
-/** An exact `resource.event`, `resource.*`, or `*`. */
-export function matchesEventType(pattern: string, event_type: string, resource: string): boolean {
-  return pattern === '*' || pattern === event_type || pattern === `${resource}.*`;
-}
-
-/** The major of an accepted event's `schemaversion`. */
-export function schemaMajor(attributes: Readonly<Record<string, string>>): number {
-  return Number.parseInt(attributes.schemaversion ?? '', 10);
-}
-
 /**
  * The rule that ingest applies in SQL (migration 0003), for one event and one subscription of the
  * same tenant, by the subscription as it is now. What the subscription asks for comes first, then
@@ -45,19 +36,14 @@ export function explainMatch(
   event: MatchedEvent,
   subscription: MatchedSubscription,
 ): MatchExplanation {
-  const resource =
-    event.attributes.resourcetype ?? event.event_type.slice(0, event.event_type.indexOf('.'));
-  if (
-    !subscription.event_types.some((pattern) =>
-      matchesEventType(pattern, event.event_type, resource),
-    )
-  ) {
+  const { event_type } = event;
+  if (!subscription.event_types.some((pattern) => matchesEventType(pattern, event_type))) {
     return mismatch(
       'event_type',
-      `it wants ${subscription.event_types.join(', ')}, the event is ${event.event_type}`,
+      `it wants ${subscription.event_types.join(', ')}, the event is ${event_type}`,
     );
   }
-  const major = schemaMajor(event.attributes);
+  const major = semverMajor(event.attributes['schemaversion'] ?? '');
   if (subscription.schema_major !== null && subscription.schema_major !== major) {
     return mismatch(
       'schema_major',
