@@ -109,16 +109,19 @@ async function openConnection(
 /** Last look before a byte is sent: the socket must be connected to one of the vetted addresses. */
 function vetPeer(socket: Socket, addresses: readonly string[], hostname: string): boolean {
   const peer = socket.remoteAddress;
-  const isVetted = addresses.some((address) => isSameAddress(address, peer));
-  if (peer === undefined || !isVetted) {
+  if (peer === undefined) {
+    const message = `${hostname} closed the connection as soon as it was made.`;
+    throw new AttemptError('connection_reset', message);
+  }
+  if (!addresses.some((address) => isSameAddress(address, peer))) {
     socket.destroy();
-    throw new AttemptError('connect_failed', `The connection to ${hostname} broke at once.`);
+    throw new AttemptError('egress_refused', `${hostname} was reached at an unvetted address.`);
   }
   return classifyAddress(peer) !== 'public';
 }
 
-function isSameAddress(vetted: string, peer: string | undefined): boolean {
-  return vetted === peer || (peer !== undefined && canonicalIpv6(vetted) === canonicalIpv6(peer));
+function isSameAddress(vetted: string, peer: string): boolean {
+  return vetted === peer || (vetted.includes(':') && canonicalIpv6(vetted) === canonicalIpv6(peer));
 }
 
 function secureSocket(

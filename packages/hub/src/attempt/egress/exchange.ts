@@ -4,6 +4,7 @@ import type { Clock } from '../../base/index.ts';
 import { AttemptError } from '../errors.ts';
 import type { AttemptTimings } from '../port.ts';
 import type { DialReport } from './connector.ts';
+import type { ExchangePhase } from './failure.ts';
 import { exchangeError } from './failure.ts';
 import type { OriginPool } from './pools.ts';
 import type { EgressTarget } from './url.ts';
@@ -145,8 +146,13 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     if (this.#isSettled) return;
-    const isReused = this.#controller !== null && this.#dialled === null;
-    this.#fail(exchangeError(error, this.#request.target.hostname, isReused));
+    this.#fail(exchangeError(error, this.#request.target.hostname, this.#phase()));
+  }
+
+  #phase(): ExchangePhase {
+    if (this.#controller === null) return 'unsent';
+    if (this.#first_byte_ms !== null) return 'answering';
+    return this.#dialled === null ? 'sent_on_kept_connection' : 'sent';
   }
 
   #succeed(): void {

@@ -21,6 +21,9 @@ export function connectError(error: unknown, where: string): AttemptError {
   if (code === 'ECONNREFUSED') {
     return new AttemptError('connect_refused', `Nothing listens at ${where}.`, error);
   }
+  if (code === 'ECONNRESET' || code === 'EPIPE') {
+    return new AttemptError('connection_reset', `${where} closed the connection at once.`, error);
+  }
   if (code === 'ETIMEDOUT') {
     return new AttemptError('timeout', `No connection to ${where}: no answer in time.`, error);
   }
@@ -65,43 +68,44 @@ function tlsMessage(error: unknown, hostname: string): string {
   }
 }
 
-/**
- * Turns an error that undici reported for a request into an attempt error.
- * @param isReused the connection had served earlier requests
- */
-export function exchangeError(error: unknown, host: string, isReused: boolean): AttemptError {
+/** How far a request had come when it failed. */
+export type ExchangePhase = 'unsent' | 'sent' | 'sent_on_kept_connection' | 'answering';
+
+/** Turns an error that undici reported for a request into an attempt error. */
+export function exchangeError(error: unknown, host: string, phase: ExchangePhase): AttemptError {
   if (error instanceof AttemptError) return error;
   const code = errorCode(error);
-  if (code.startsWith('HPE_')) {
-    return new AttemptError('bad_response', `${host} did not answer with valid HTTP.`, error);
-  }
   switch (code) {
     case 'UND_ERR_HEADERS_OVERFLOW':
       return new AttemptError('bad_response', `The headers of ${host} are too large.`, error);
-    case 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH':
-      return new AttemptError(
-        'bad_response',
-        `The body of ${host} has another length than announced.`,
-        error,
-      );
-    case 'UND_ERR_SOCKET':
-      return isProtocolError(error)
-        ? new AttemptError('bad_response', `${host} did not answer with valid HTTP.`, error)
-        : resetError(error, host, isReused);
+    case 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH': {
+      const message = `The body of ${host} has another length than announced.`;
+      return new AttemptError('bad_response', message, error);
+    }
+    case 'UND_ERR_DESTROYED':
+    case 'UND_ERR_CLOSED':
+      return new AttemptError('aborted', 'The hub closed the connection itself.', error);
     case 'ECONNRESET':
     case 'EPIPE':
     case 'ETIMEDOUT':
     case 'ECONNABORTED':
-      return resetError(error, host, isReused);
+      return resetError(error, host, phase);
+    case 'UND_ERR_SOCKET':
+      if (!isProtocolError(error)) return resetError(error, host, phase);
+      break;
     default:
+      if (phase !== 'unsent') break;
+      // Nothing left this machine: undici refused what it was told to send.
       return new AttemptError('hub_error', `The hub could not send the request (${code}).`, error);
   }
+  return new AttemptError('bad_response', `${host} did not answer with valid HTTP.`, error);
 }
 
-function resetError(cause: unknown, host: string, isReused: boolean): AttemptError {
-  const message = isReused
-    ? `${host} closed a kept-alive connection instead of answering.`
-    : `${host} closed the connection before the answer was complete.`;
+function resetError(cause: unknown, host: string, phase: ExchangePhase): AttemptError {
+  const message =
+    phase === 'sent_on_kept_connection'
+      ? `${host} closed the connection, kept from earlier requests, instead of answering.`
+      : `${host} closed the connection before the answer was complete.`;
   return new AttemptError('connection_reset', message, cause);
 }
 

@@ -43,13 +43,13 @@ export async function probeByChallenge(parts: ProbeParts, input: ProbeInput): Pr
     target: input.target,
     method: 'POST',
     headers: {
-      ...input.subscription.destination.headers,
+      ...tenantHeaders(input.subscription),
       'content-type': 'application/json',
       'user-agent': parts.user_agent,
       'webhook-id': id,
       'webhook-timestamp': String(timestamp_seconds),
       'webhook-signature': signatures.join(' '),
-      [`${parts.header_prefix}Event-Type`]: 'webhook.verify',
+      [`${parts.header_prefix}Event-Type`.toLowerCase()]: 'webhook.verify',
     },
     body,
     timeout_ms: input.timeout_ms,
@@ -74,7 +74,7 @@ export async function probeByHandshake(parts: ProbeParts, input: ProbeInput): Pr
     target: input.target,
     method: 'OPTIONS',
     headers: {
-      ...input.subscription.destination.headers,
+      ...tenantHeaders(input.subscription),
       'user-agent': parts.user_agent,
       'webhook-request-origin': parts.request_origin,
       'webhook-request-rate': String(REQUEST_RATE_PER_MINUTE),
@@ -108,6 +108,12 @@ function judgeRate(rate: string | null): ProbeResult {
   return perMinute > 0
     ? passed(`The receiver allowed ${perMinute} deliveries per minute.`, perMinute)
     : failed(`WebHook-Allowed-Rate must be * or a number above 0, but is "${rate.slice(0, 50)}".`);
+}
+
+/** In lower case like the hub's own, so that the hub's win whatever the spelling. */
+function tenantHeaders(subscription: Subscription): Record<string, string> {
+  const headers = Object.entries(subscription.destination.headers ?? {});
+  return Object.fromEntries(headers.map(([name, value]) => [name.toLowerCase(), value]));
 }
 
 function answerProblem(result: ExchangeResult): string | null {
