@@ -1,0 +1,367 @@
+import { Fifo } from '../base/index.ts';
+import type { SubscriptionCache } from './cache.ts';
+import type { Delivery, Line } from './model.ts';
+import { deliveryKey, Lane, type Queue } from './model.ts';
+import { FairRing, type SlotClass } from './ring.ts';
+import type { LaneRow, LogRow, RecoveredRow, RetryRow } from './statements.ts';
+
+/**
+ * The book of all lanes this process owns: what is in memory, in which order it may be sent, and
+ * who is next. No I/O: rows are handed in, deliveries are taken out.
+ */
+const limits = {
+  /** Deliveries read ahead for all lanes together; reading stops beyond it. */
+  buffered_max: 1_500,
+  /** Deliveries read ahead for one lane: it starts small and doubles while the lane keeps up. */
+  read_size_least: 4,
+  read_size_most: 128,
+};
+
+export class LaneBook {
+  readonly lanes = new Map<number, Lane>();
+  /** Deliveries that have a row in `retries`, by key. */
+  readonly tracked = new Map<string, Delivery>();
+  /** Keys finished since the last poll of due retries began: its answer may be older than that. */
+  readonly finishedLately = new Set<string>();
+  readonly rings: Readonly<Record<SlotClass, FairRing>> = {
+    fast: new FairRing('fast'),
+    slow: new FairRing('slow'),
+    retry: new FairRing('retry'),
+  };
+  readonly suspects = new Map<string, number>();
+  buffered = 0;
+  readonly #cache: SubscriptionCache;
+  readonly #wanting = new Fifo<Lane>();
+
+  constructor(cache: SubscriptionCache) {
+    this.#cache = cache;
+  }
+
+  /** Work may have arrived for this lane. */
+  touch(id: number, shard: number, token: number, unclean: boolean): void {
+    let lane = this.lanes.get(id);
+    if (!lane) {
+      lane = new Lane(id, shard, token);
+      lane.unclean = unclean;
+      this.lanes.set(id, lane);
+    }
+    lane.dirty = true;
+    this.want(lane);
+  }
+
+  drop(shards: ReadonlySet<number>): void {
+    for (const lane of this.lanes.values()) {
+      if (!shards.has(lane.shard)) continue;
+      lane.closing = true;
+      this.buffered -= lane.buffered;
+      lane.buffered = 0;
+      this.lanes.delete(lane.id);
+    }
+    for (const [key, delivery] of this.tracked) if (delivery.lane.closing) this.tracked.delete(key);
+  }
+
+  /** Lists the lane for reading if it wants to be read. */
+  want(lane: Lane): void {
+    if (lane.listed || lane.reading || lane.closing || !lane.dirty) return;
+    if (lane.loaded && (lane.resuming.size > 0 || lane.buffered * 2 > lane.read_size)) return;
+    lane.listed = true;
+    this.#wanting.push(lane);
+  }
+
+  /** The next lanes to read, at most `count`; empty when enough is in memory. */
+  takeWanting(count: number): Lane[] {
+    const taken: Lane[] = [];
+    let room = limits.buffered_max - this.buffered;
+    while (taken.length < count && room > 0) {
+      const lane = this.#wanting.shift();
+      if (!lane) break;
+      lane.listed = false;
+      if (lane.closing) continue;
+      lane.reading = true;
+      lane.dirty = false;
+      taken.push(lane);
+      room -= lane.read_size;
+    }
+    return taken;
+  }
+
+  /** True while lanes wait to be read and there is room for what they would bring. */
+  hungry(): boolean {
+    return this.#wanting.length > 0 && this.buffered * 2 < limits.buffered_max;
+  }
+
+  /** The read did not happen: the lane wants to be read again. */
+  unread(lane: Lane): void {
+    lane.reading = false;
+    lane.dirty = true;
+    this.want(lane);
+  }
+
+  load(lane: Lane, row: LaneRow, recovered: readonly RecoveredRow[]): void {
+    lane.tenant_id = row.tenant_id;
+    lane.saved_through = row.settled_through;
+    lane.settled_start = row.settled_through;
+    lane.cursor_seq = row.settled_through;
+    lane.cursor_subscription = 2 ** 31 - 1;
+    lane.loaded = true;
+    if (recovered.length === 0) return;
+    lane.recovered = new Map();
+    for (const one of recovered) {
+      lane.recovered.set(
+        deliveryKey(lane.id, one.seq, one.subscription_number),
+        one.attempts ?? Number.POSITIVE_INFINITY,
+      );
+      lane.recovered_through = Math.max(lane.recovered_through, one.seq);
+    }
+  }
+
+  /** Rows of the log beyond the lane's cursor, in order; `full` when there may be more. */
+  admitHeads(lane: Lane, rows: readonly LogRow[], full: boolean): void {
+    lane.reading = false;
+    if (lane.closing) return;
+    for (const row of rows) this.#admitFromLog(lane, row);
+    if (full) {
+      lane.dirty = true;
+      if (!lane.slow) lane.read_size = Math.min(lane.read_size * 2, limits.read_size_most);
+    }
+    if (lane.recovered && lane.cursor_seq > lane.recovered_through) lane.recovered = null;
+    this.want(lane);
+  }
+
+  #admitFromLog(lane: Lane, row: LogRow): void {
+    lane.cursor_seq = row.seq;
+    lane.cursor_subscription = row.subscription_number;
+    const attempts =
+      lane.recovered?.get(deliveryKey(lane.id, row.seq, row.subscription_number)) ?? 0;
+    if (attempts === Number.POSITIVE_INFINITY) return;
+    const entry = {
+      seq: row.seq,
+      subscription_number: row.subscription_number,
+      delivery: null as Delivery | null,
+      done: false,
+    };
+    const delivery = this.#delivery(
+      lane,
+      row,
+      { attempts, attempts_before: 0, first_failed_ms: null, replay_id: null },
+      entry,
+    );
+    entry.delivery = delivery;
+    lane.window.push(entry);
+    lane.buffered += 1;
+    this.buffered += 1;
+    this.#suspect(delivery);
+    this.#place(delivery);
+  }
+
+  /** A row of `retries`. `held`: the failed head of its line, waiting. False when it is in memory already. */
+  admitRetry(
+    row: RetryRow,
+    place: 'line' | 'aside',
+    state: 'lined' | 'waiting' = 'lined',
+  ): Delivery | null {
+    const key = deliveryKey(row.lane_id, row.seq, row.subscription_number);
+    const lane = this.lanes.get(row.lane_id);
+    if (!lane || lane.closing || this.tracked.has(key) || this.finishedLately.has(key)) return null;
+    const delivery = this.#delivery(lane, row, row, null, place === 'line');
+    delivery.stored = true;
+    delivery.state = state;
+    this.tracked.set(key, delivery);
+    this.#suspect(delivery);
+    if (state === 'waiting') delivery.line?.insert(delivery);
+    else this.#place(delivery);
+    return delivery;
+  }
+
+  #delivery(
+    lane: Lane,
+    row: LogRow,
+    life: {
+      attempts: number;
+      attempts_before: number;
+      first_failed_ms: number | null;
+      replay_id: string | null;
+    },
+    entry: Delivery['entry'],
+    inLine = true,
+  ): Delivery {
+    const subscription = this.#cache.get(row.subscription_number);
+    const queue = lane.queue(row.subscription_number);
+    queue.in_flight_max = subscription?.max_in_flight ?? 1;
+    return {
+      lane,
+      queue,
+      seq: row.seq,
+      subscription_number: row.subscription_number,
+      event: row.event,
+      body_deferred: row.body_deferred,
+      line: inLine ? this.#lineOf(lane, row) : null,
+      entry,
+      replay_id: life.replay_id,
+      attempts: life.attempts,
+      attempts_before: life.attempts_before,
+      first_failed_ms: life.first_failed_ms,
+      read_ahead: entry !== null,
+      stored: false,
+      crashes: 0,
+      state: 'lined',
+    };
+  }
+
+  #lineOf(lane: Lane, row: LogRow): Line | null {
+    const ordering = this.#cache.get(row.subscription_number)?.ordering ?? 'unordered';
+    switch (ordering) {
+      case 'fifo':
+        return lane.line('fifo');
+      case 'keyed':
+        return lane.line(`${row.subscription_number}:${row.event?.attributes.subject ?? ''}`);
+      case 'unordered':
+        return null;
+      default:
+        return ordering satisfies never;
+    }
+  }
+
+  /** After an unclean takeover, as many deliveries as may have been in flight are under suspicion. */
+  #suspect(delivery: Delivery): void {
+    const known = this.suspects.get(
+      deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number),
+    );
+    if (known !== undefined) delivery.crashes = known;
+    else if (delivery.lane.unclean && delivery.queue.suspected < delivery.queue.in_flight_max)
+      delivery.crashes = 1;
+    if (delivery.crashes > 0) delivery.queue.suspected += 1;
+  }
+
+  #place(delivery: Delivery): void {
+    if (!delivery.line) return this.makeReady(delivery);
+    delivery.line.insert(delivery);
+    this.promote(delivery.line);
+  }
+
+  /** Lets the head of a line go, unless one of the line is on its way or an older one is still to come back. */
+  promote(line: Line): void {
+    const head = line.deliveries[0];
+    if (!head) return;
+    const second = line.deliveries[1];
+    if (head.state !== 'lined' || second?.state === 'sending') return;
+    if (head.entry && head.lane.resuming.has(head.subscription_number)) return;
+    this.makeReady(head);
+  }
+
+  makeReady(delivery: Delivery): void {
+    delivery.state = 'ready';
+    (delivery.stored ? delivery.queue.retry : delivery.queue.fresh).push(delivery);
+    this.offer(delivery.queue);
+  }
+
+  offer(queue: Queue): void {
+    if (queue.paused || queue.lane.closing || queue.in_flight >= queue.in_flight_max) return;
+    if (queue.fresh.length > 0) this.rings[queue.lane.slow ? 'slow' : 'fast'].offer(queue);
+    if (queue.retry.length > 0) this.rings.retry.offer(queue);
+  }
+
+  /** The next delivery in turn for this kind of slot, now `sending`; null when there is none. */
+  take(kind: SlotClass): Delivery | null {
+    for (let queue = this.rings[kind].take(); queue; queue = this.rings[kind].take()) {
+      if (queue.paused || queue.lane.closing || queue.in_flight >= queue.in_flight_max) continue;
+      if (kind !== 'retry' && queue.lane.slow !== (kind === 'slow')) {
+        this.offer(queue);
+        continue;
+      }
+      const delivery = this.#next(kind === 'retry' ? queue.retry : queue.fresh);
+      if (!delivery) continue;
+      delivery.state = 'sending';
+      queue.in_flight += 1;
+      queue.lane.in_flight += 1;
+      this.offer(queue);
+      this.#unbuffer(delivery);
+      return delivery;
+    }
+    return null;
+  }
+
+  /** Skips what has been evicted or overtaken by an older delivery of its line. */
+  #next(ready: Fifo<Delivery>): Delivery | null {
+    for (let delivery = ready.shift(); delivery; delivery = ready.shift()) {
+      if (delivery.state !== 'ready') continue;
+      if (delivery.line && delivery.line.deliveries[0] !== delivery) {
+        delivery.state = 'lined';
+        continue;
+      }
+      return delivery;
+    }
+    return null;
+  }
+
+  #unbuffer(delivery: Delivery): void {
+    if (!delivery.read_ahead) return;
+    delivery.read_ahead = false;
+    delivery.lane.buffered -= 1;
+    this.buffered -= 1;
+    this.want(delivery.lane);
+  }
+
+  /** The attempt is over: its place in flight is free again. */
+  landed(delivery: Delivery): void {
+    delivery.queue.in_flight -= 1;
+    delivery.lane.in_flight -= 1;
+    this.offer(delivery.queue);
+  }
+
+  /** The delivery leaves its line (delivered, dead, or stepping aside); the next may go. */
+  leaveLine(delivery: Delivery): void {
+    delivery.state = 'left';
+    const { line, lane } = delivery;
+    if (!line) return;
+    line.remove(delivery);
+    if (line.deliveries.length === 0) lane.lines.delete(line.key);
+    else this.promote(line);
+  }
+
+  /** Its outcome is durable and nothing of it stays in memory. */
+  forget(delivery: Delivery): void {
+    delivery.state = 'left';
+    if (delivery.entry) {
+      delivery.entry.done = true;
+      delivery.entry.delivery = null;
+    }
+    const key = deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number);
+    if (this.tracked.delete(key)) this.finishedLately.add(key);
+  }
+
+  /** Lane has turned slow or well again. A slow lane keeps little in memory. */
+  setSlow(lane: Lane, slow: boolean): void {
+    if (lane.slow === slow) return;
+    lane.slow = slow;
+    lane.read_size = slow ? 2 : limits.read_size_least;
+    if (slow) this.#evict(lane, 2);
+    for (const queue of lane.queues.values()) this.offer(queue);
+    this.want(lane);
+  }
+
+  /** Gives back what was read ahead: the cursor returns to the last delivery that stays. */
+  #evict(lane: Lane, keep: number): void {
+    while (lane.window.length > keep) {
+      const entry = lane.window.last();
+      const delivery = entry?.delivery;
+      if (
+        !delivery ||
+        delivery.stored ||
+        (delivery.state !== 'lined' && delivery.state !== 'ready')
+      )
+        break;
+      delivery.state = 'left';
+      delivery.line?.remove(delivery);
+      if (delivery.line?.deliveries.length === 0) lane.lines.delete(delivery.line.key);
+      lane.window.pop();
+      lane.buffered -= 1;
+      this.buffered -= 1;
+      const last = lane.window.last();
+      if (!last) break;
+      lane.cursor_seq = last.seq;
+      lane.cursor_subscription = last.subscription_number;
+      lane.dirty = true;
+    }
+  }
+}

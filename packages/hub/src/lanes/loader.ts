@@ -1,0 +1,182 @@
+import type pg from 'pg';
+import type { LaneBook } from './book.ts';
+import type { SubscriptionCache } from './cache.ts';
+import type { Delivery, Lane } from './model.ts';
+import { deliveryKey } from './model.ts';
+import {
+  type RetryRow,
+  readDueRetries,
+  readHeads,
+  readHeldHeads,
+  readLanes,
+  readRecovered,
+  readResumed,
+  resumedOnLanes,
+} from './statements.ts';
+
+/**
+ * Brings rows from Postgres into the book: heads of lanes, failed heads that hold their line, due
+ * retries, and parked deliveries that come back.
+ */
+const limits = {
+  lanesPerRead_max: 256,
+  dueRetries_max: 256,
+  /** Due retries of one lane in memory; more of it wait in the table. */
+  retriesPerLane_max: 16,
+  resumedPerRead_max: 200,
+};
+
+export interface LoaderOptions {
+  readonly pool: pg.Pool;
+  readonly book: LaneBook;
+  readonly cache: SubscriptionCache;
+  /** A failed head that holds its line until then. */
+  readonly hold: (delivery: Delivery, due_ms: number) => void;
+  /** Takes a lane into the book if it is owned here. */
+  readonly touch: (lane_id: number) => void;
+  /** There may be something to send. */
+  readonly pump: () => void;
+  readonly onFault: (fault: Error) => void;
+}
+
+export class Loader {
+  readonly #options: LoaderOptions;
+  #filling = false;
+
+  constructor(options: LoaderOptions) {
+    this.#options = options;
+  }
+
+  /** Reads wanting lanes until none is left or enough is in memory. One at a time; never rejects. */
+  async fill(): Promise<void> {
+    if (this.#filling) return;
+    this.#filling = true;
+    const { book, onFault, pump } = this.#options;
+    try {
+      for (
+        let lanes = book.takeWanting(limits.lanesPerRead_max);
+        lanes.length > 0;
+        lanes = book.takeWanting(limits.lanesPerRead_max)
+      ) {
+        await this.#read(lanes).catch((error: unknown) => {
+          for (const lane of lanes) book.unread(lane);
+          throw error;
+        });
+        pump();
+      }
+    } catch (error) {
+      onFault(new Error('lanes could not be read; trying again', { cause: error }));
+    } finally {
+      this.#filling = false;
+    }
+  }
+
+  async #read(lanes: readonly Lane[]): Promise<void> {
+    const { pool, book, cache } = this.#options;
+    await this.#load(lanes.filter((lane) => !lane.loaded));
+    const readable = lanes.filter((lane) => lane.loaded && lane.resuming.size === 0);
+    for (const lane of lanes) if (!readable.includes(lane)) book.unread(lane);
+    if (readable.length === 0) return;
+    const rows = await readHeads(pool, readable);
+    await cache.ensure(rows.map((row) => row.subscription_number));
+    const byLane = Map.groupBy(rows, (row) => row.lane_id);
+    for (const lane of readable) {
+      const own = byLane.get(lane.id) ?? [];
+      book.admitHeads(lane, own, own.length >= lane.read_size);
+    }
+  }
+
+  /** First sight of lanes: their position, what was done beyond it, and the failed heads that hold a line. */
+  async #load(lanes: readonly Lane[]): Promise<void> {
+    if (lanes.length === 0) return;
+    const { pool, book, cache, hold } = this.#options;
+    const ids = lanes.map((lane) => lane.id);
+    const rows = new Map((await readLanes(pool, ids)).map((row) => [row.id, row]));
+    const recovered = Map.groupBy(await readRecovered(pool, ids), (row) => row.lane_id);
+    const held = await readHeldHeads(pool, ids);
+    const resumed = await resumedOnLanes(pool, ids);
+    await cache.ensure(held.map((row) => row.subscription_number));
+    for (const lane of lanes) {
+      const row = rows.get(lane.id);
+      if (row && !lane.loaded) book.load(lane, row, recovered.get(lane.id) ?? []);
+    }
+    for (const row of held) {
+      const delivery = book.admitRetry(row, 'line', 'waiting');
+      if (delivery) hold(delivery, row.due_ms);
+    }
+    for (const row of resumed) {
+      const lane = book.lanes.get(row.lane_id);
+      if (lane) this.resume(lane, row.subscription_number);
+    }
+  }
+
+  /** Due retries of these shards; true when there may be more. */
+  async dueRetries(shards: Iterable<number>): Promise<boolean> {
+    const { pool, book, cache, touch } = this.#options;
+    const share = new Map<number, number>();
+    for (const delivery of book.tracked.values())
+      share.set(delivery.lane.id, (share.get(delivery.lane.id) ?? 0) + 1);
+    const full = [...share]
+      .filter(([, count]) => count >= limits.retriesPerLane_max)
+      .map(([lane]) => lane);
+    book.finishedLately.clear();
+    const rows = await readDueRetries(pool, shards, full, limits.dueRetries_max);
+    await cache.ensure(rows.map((row) => row.subscription_number));
+    for (const row of rows) if (!book.lanes.has(row.lane_id)) touch(row.lane_id);
+    const lanes = new Set(rows.map((row) => book.lanes.get(row.lane_id)));
+    await this.#load([...lanes].filter((lane) => lane !== undefined && !lane.loaded) as Lane[]);
+    let admitted = 0;
+    for (const row of rows) if (this.#admitDue(row)) admitted += 1;
+    return rows.length >= limits.dueRetries_max && admitted > 0;
+  }
+
+  #admitDue(row: RetryRow): boolean {
+    const { book } = this.#options;
+    const key = deliveryKey(row.lane_id, row.seq, row.subscription_number);
+    if (book.tracked.has(key)) return false;
+    return book.admitRetry(row, 'aside') !== null;
+  }
+
+  /** Parked deliveries of a subscription that is on again come back, oldest first and before anything newer of it. */
+  resume(lane: Lane, subscription_number: number): void {
+    if (lane.resuming.has(subscription_number)) return;
+    lane.resuming.add(subscription_number);
+    void this.#resume(lane, subscription_number, 0);
+  }
+
+  async #resume(lane: Lane, subscription_number: number, after_seq: number): Promise<void> {
+    const { pool, book, cache, pump, onFault } = this.#options;
+    let reached = after_seq;
+    let more = true;
+    if (lane.closing) return;
+    if (lane.queue(subscription_number).retry.length < limits.resumedPerRead_max) {
+      try {
+        await cache.ensure([subscription_number]);
+        const rows = await readResumed(
+          pool,
+          lane.id,
+          subscription_number,
+          after_seq,
+          limits.resumedPerRead_max,
+        );
+        for (const row of rows) book.admitRetry(row, 'line');
+        reached = rows.at(-1)?.seq ?? after_seq;
+        more = rows.length >= limits.resumedPerRead_max;
+        pump();
+      } catch (error) {
+        onFault(new Error('parked deliveries could not be read; trying again', { cause: error }));
+      }
+    }
+    if (more) setTimeout(() => void this.#resume(lane, subscription_number, reached), 100).unref();
+    else this.#resumed(lane, subscription_number);
+  }
+
+  #resumed(lane: Lane, subscription_number: number): void {
+    const { book } = this.#options;
+    lane.resuming.delete(subscription_number);
+    for (const line of lane.lines.values()) book.promote(line);
+    lane.dirty = true;
+    book.want(lane);
+    void this.fill();
+  }
+}

@@ -1,0 +1,489 @@
+import type pg from 'pg';
+import type { AttemptResult, Sink } from '../attempt/index.ts';
+import type { Clock, Random } from '../base/index.ts';
+import type { AttemptRecord, Change, Recorder } from '../outcome/index.ts';
+import { decide } from '../outcome/index.ts';
+import type { DestinationKind, Subscription } from '../subscriptions/index.ts';
+import type { LaneBook } from './book.ts';
+import { type SubscriptionCache, verdictOn } from './cache.ts';
+import type { Delivery } from './model.ts';
+import { deliveryKey } from './model.ts';
+import type { SlotClass } from './ring.ts';
+import { Slots } from './slots.ts';
+import { readBody } from './statements.ts';
+import { Suspects } from './suspects.ts';
+
+/** One attempt, told to whoever listens: metrics and the log line. */
+export interface AttemptReport {
+  readonly subscription: Subscription;
+  readonly delivery: Delivery;
+  readonly attempt: AttemptRecord;
+  readonly decision: string;
+  readonly next_attempt_ms: number | null;
+  /** Arrival to first byte sent, for first attempts. */
+  readonly event_to_attempt_ms: number | null;
+}
+
+export interface SenderOptions {
+  readonly pool: pg.Pool;
+  readonly book: LaneBook;
+  readonly cache: SubscriptionCache;
+  readonly recorder: Recorder;
+  readonly sinks: Readonly<Record<DestinationKind, Sink>>;
+  /** Live signing secrets, newest first. Throws when they cannot be opened. */
+  readonly secrets: (subscription: Subscription) => Promise<readonly string[]> | readonly string[];
+  readonly schedule_seconds: readonly number[];
+  /** Attempts in flight. */
+  readonly slots: number;
+  readonly poison_threshold: number;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly newId: () => string;
+  /** May anything be sent now (leases in hand, not draining)? */
+  readonly may: () => boolean;
+  readonly onAttempt: (report: AttemptReport) => void;
+  /** A delivery ended: delivered | dead_letter | cancelled | parked. */
+  readonly onEnd: (outcome: string) => void;
+  /** A retry falls due then. */
+  readonly onRetry: (due_ms: number) => void;
+  /** The cache is behind the database. */
+  readonly refresh: () => Promise<void>;
+  readonly fill: () => void;
+  readonly onFault: (fault: Error) => void;
+}
+
+/** Outcomes that may wait to be stored before sending holds back. */
+const unrecorded_max = 4_000;
+/** An attempt older than this moves to the slow slots, and its lane with it. */
+const slowAfter_ms = 1_000;
+
+interface Flight {
+  readonly delivery: Delivery;
+  readonly started_ms: number;
+  slot: SlotClass;
+}
+
+/** Takes deliveries in turn, makes exactly one attempt for each, and settles what follows. */
+export class Sender {
+  readonly #options: SenderOptions;
+  readonly #slots: Slots;
+  readonly #suspects: Suspects;
+  readonly #flights = new Set<Flight>();
+  readonly #abort = new AbortController();
+  #landed: (() => void)[] = [];
+  #abandoned = false;
+
+  constructor(options: SenderOptions) {
+    this.#options = options;
+    this.#slots = new Slots(options.slots);
+    this.#suspects = new Suspects(options.pool);
+  }
+
+  get in_flight(): number {
+    return this.#flights.size;
+  }
+
+  /** True while no slot is left for healthy work. */
+  saturated(): boolean {
+    return !this.#slots.free('fast');
+  }
+
+  /** Starts as many attempts as slots and turns allow. */
+  pump(): void {
+    const { book, recorder, may } = this.#options;
+    if (!may()) return;
+    for (const kind of ['fast', 'retry', 'slow'] as const) {
+      while (this.#slots.free(kind) && recorder.backlog() < unrecorded_max) {
+        const delivery = book.take(kind);
+        if (!delivery) break;
+        this.#begin(delivery, kind);
+      }
+    }
+    if (book.hungry()) this.#options.fill();
+  }
+
+  /** Moves attempts that hang to the slow slots. Called ten times a second. */
+  sortOutSlow(): void {
+    const now_ms = this.#options.clock.monotonic_ms();
+    for (const flight of this.#flights) {
+      if (now_ms - flight.started_ms < slowAfter_ms) continue;
+      if (flight.slot === 'fast') {
+        this.#slots.move('fast', 'slow');
+        flight.slot = 'slow';
+      }
+      this.#options.book.setSlow(flight.delivery.lane, true);
+    }
+    this.pump();
+  }
+
+  /** Resolves when no attempt is in flight (on these shards). */
+  async quiet(shards?: ReadonlySet<number>): Promise<void> {
+    const busy = () =>
+      [...this.#flights].some((flight) => !shards || shards.has(flight.delivery.lane.shard));
+    while (busy() && !this.#abandoned)
+      await new Promise<void>((resolve) => this.#landed.push(resolve));
+  }
+
+  /** Cuts off the attempts in flight: they end as the hub's own failures. */
+  abort(): void {
+    this.#abort.abort();
+  }
+
+  /** Waits no longer for attempts that did not even end when cut off. */
+  abandon(): void {
+    this.#abandoned = true;
+    for (const resolve of this.#landed.splice(0)) resolve();
+  }
+
+  #begin(delivery: Delivery, slot: SlotClass): void {
+    const { cache } = this.#options;
+    const subscription = cache.get(delivery.subscription_number);
+    const verdict = verdictOn(subscription);
+    if (verdict === 'park') return this.#park(delivery);
+    if (!subscription || verdict === 'cancel')
+      return this.#end(delivery, 'cancel', 'subscription_deleted', 'cancelled');
+    if (!delivery.event) return this.#end(delivery, 'cancel', 'event_expired', 'cancelled');
+    if (delivery.crashes >= this.#options.poison_threshold)
+      return this.#end(delivery, 'dead', 'poison', 'poison');
+    const flight: Flight = { delivery, slot, started_ms: this.#options.clock.monotonic_ms() };
+    this.#slots.take(slot);
+    this.#flights.add(flight);
+    void this.#attempt(flight, subscription);
+  }
+
+  async #attempt(flight: Flight, subscription: Subscription): Promise<void> {
+    const { delivery } = flight;
+    const { clock, newId } = this.#options;
+    const id = newId();
+    let started_ms = clock.now_ms();
+    const result = await this.#suspects
+      .under(delivery, async () => {
+        const event = await this.#eventOf(delivery);
+        const secrets = await this.#options.secrets(subscription);
+        started_ms = clock.now_ms();
+        return this.#options.sinks[subscription.kind].attempt(
+          {
+            subscription,
+            event,
+            secrets,
+            attempt: delivery.attempts_before + delivery.attempts + 1,
+            delivery_attempt_id: id,
+            replay_id: delivery.replay_id,
+          },
+          this.#abort.signal,
+        );
+      })
+      .catch((error: unknown) => this.#ownFailure(error));
+    this.#flights.delete(flight);
+    this.#slots.give(flight.slot);
+    this.#options.book.landed(delivery);
+    if (
+      result.timings.total_ms < slowAfter_ms &&
+      delivery.lane.slow &&
+      delivery.lane.in_flight === 0
+    ) {
+      this.#options.book.setSlow(delivery.lane, false);
+    }
+    this.#settle(delivery, subscription, result, id, started_ms);
+    for (const resolve of this.#landed.splice(0)) resolve();
+    this.pump();
+  }
+
+  async #eventOf(delivery: Delivery) {
+    const event = delivery.event;
+    if (!event) throw new Error('the event is gone');
+    return delivery.body_deferred
+      ? { ...event, body: await readBody(this.#options.pool, event) }
+      : event;
+  }
+
+  #ownFailure(error: unknown): AttemptResult {
+    this.#options.onFault(new Error('an attempt failed inside the hub', { cause: error }));
+    return {
+      outcome: 'failed',
+      blame: 'hub',
+      status: null,
+      error: {
+        code: 'hub_error',
+        message: 'The hub could not make this attempt; it will try again.',
+      },
+      response_excerpt: null,
+      retry_after_seconds: null,
+      timings: { dns_ms: null, connect_ms: null, tls_ms: null, first_byte_ms: null, total_ms: 0 },
+    };
+  }
+
+  #settle(
+    delivery: Delivery,
+    subscription: Subscription,
+    result: AttemptResult,
+    id: string,
+    started_ms: number,
+  ): void {
+    const { clock, random, recorder, book } = this.#options;
+    const attempt = attemptRecord(delivery, result, id, started_ms);
+    const now_ms = clock.now_ms();
+    const schedule_seconds =
+      usableSchedule(subscription.retry_schedule_seconds) ?? this.#options.schedule_seconds;
+    const decision = decide({
+      result,
+      attempts: delivery.attempts,
+      schedule_seconds,
+      now_ms,
+      random,
+    });
+    this.#options.onAttempt({
+      subscription,
+      delivery,
+      attempt,
+      decision: decision.kind,
+      next_attempt_ms: decision.kind === 'retry' ? decision.due_ms : null,
+      event_to_attempt_ms: attempt.attempt === 1 ? started_ms - delivery.seq / 1000 : null,
+    });
+    switch (decision.kind) {
+      case 'delivered': {
+        book.leaveLine(delivery);
+        this.#options.onEnd('delivered');
+        const done = () => book.forget(delivery);
+        if (!delivery.stored && delivery.crashes === 0)
+          recorder.delivered({ ...identity(delivery), attempt }, done);
+        else recorder.change(changeOf(delivery, 'delivered', { attempt }), done);
+        return;
+      }
+      case 'retry':
+        return this.#retry(delivery, subscription, decision, attempt, result);
+      case 'dead_letter': {
+        book.leaveLine(delivery);
+        this.#options.onEnd('dead_letter');
+        if (decision.reason === 'gone') delivery.queue.paused = true;
+        const change = changeOf(delivery, 'dead', {
+          attempt,
+          reason: decision.reason,
+          attempts: delivery.attempts + 1,
+          ...last(result),
+        });
+        recorder.change(change, (applied) => {
+          if (applied) book.forget(delivery);
+          if (decision.reason === 'gone') void this.#unpause(delivery);
+        });
+        return;
+      }
+      default:
+        return decision satisfies never;
+    }
+  }
+
+  /** The whole subscription has ended: nothing of it goes out before the cache knows. */
+  async #unpause(delivery: Delivery): Promise<void> {
+    await this.#options.refresh().catch(this.#options.onFault);
+    delivery.queue.paused = false;
+    this.#options.book.offer(delivery.queue);
+    this.pump();
+  }
+
+  #retry(
+    delivery: Delivery,
+    subscription: Subscription,
+    decision: { due_ms: number; attempts: number; reason: string },
+    attempt: AttemptRecord,
+    result: AttemptResult,
+  ): void {
+    const { book, recorder, clock } = this.#options;
+    const first_failed_ms = delivery.first_failed_ms ?? clock.now_ms();
+    const hold_ms =
+      subscription.hold_seconds === null
+        ? Number.POSITIVE_INFINITY
+        : subscription.hold_seconds * 1000;
+    const holds =
+      delivery.line?.deliveries[0] === delivery && clock.now_ms() < first_failed_ms + hold_ms;
+    delivery.attempts = decision.attempts;
+    delivery.first_failed_ms = first_failed_ms;
+    if (holds) delivery.state = 'waiting';
+    else book.leaveLine(delivery);
+    const change = changeOf(delivery, 'retry', {
+      attempt,
+      due_ms: decision.due_ms,
+      first_failed_ms,
+      reason: decision.reason,
+      ...last(result),
+    });
+    recorder.change(change, (applied) => {
+      if (!applied) return;
+      this.#options.onRetry(decision.due_ms);
+      if (!holds) return book.forget(delivery);
+      delivery.stored = true;
+      delivery.crashes = 0;
+      if (delivery.entry) delivery.entry.done = true;
+      book.tracked.set(
+        deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number),
+        delivery,
+      );
+      this.hold(delivery, decision.due_ms);
+    });
+  }
+
+  /**
+   * A failed head holds its line: until its next attempt is due, or until the hold ends and it
+   * steps aside to its schedule, whichever comes first.
+   */
+  hold(delivery: Delivery, due_ms: number): void {
+    const { clock, cache, book } = this.#options;
+    const subscription = cache.get(delivery.subscription_number);
+    const hold_seconds = subscription ? subscription.hold_seconds : 0;
+    const heldUntil_ms =
+      hold_seconds === null
+        ? Number.POSITIVE_INFINITY
+        : (delivery.first_failed_ms ?? clock.now_ms()) + hold_seconds * 1000;
+    const attemptNext = due_ms <= heldUntil_ms;
+    const delay_ms = Math.max(0, Math.min(due_ms, heldUntil_ms) - clock.now_ms());
+    setTimeout(
+      () => {
+        if (delivery.lane.closing || delivery.state !== 'waiting') return;
+        if (attemptNext) book.makeReady(delivery);
+        else {
+          book.leaveLine(delivery);
+          book.forget(delivery);
+          book.finishedLately.delete(
+            deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number),
+          );
+          this.#options.onRetry(due_ms);
+        }
+        this.pump();
+      },
+      Math.min(delay_ms, 2 ** 31 - 1),
+    ).unref();
+  }
+
+  #park(delivery: Delivery): void {
+    const { book, recorder, clock } = this.#options;
+    delivery.state = 'parking';
+    book.landed(delivery);
+    const due_ms = clock.now_ms();
+    recorder.change(changeOf(delivery, 'park', { due_ms, reason: 'parked' }), (applied) => {
+      if (applied) {
+        this.#options.onEnd('parked');
+        book.leaveLine(delivery);
+        book.forget(delivery);
+        return this.pump();
+      }
+      void this.#options
+        .refresh()
+        .catch(this.#options.onFault)
+        .then(() => this.#unpark(delivery));
+    });
+  }
+
+  #unpark(delivery: Delivery): void {
+    if (delivery.lane.closing) return;
+    const { book } = this.#options;
+    delivery.state = 'lined';
+    if (delivery.line) book.promote(delivery.line);
+    else book.makeReady(delivery);
+    this.pump();
+  }
+
+  /** Ends without an attempt: cancelled, expired or poison. */
+  #end(delivery: Delivery, action: 'cancel' | 'dead', reason: string, outcome: string): void {
+    const { book, recorder, clock, newId } = this.#options;
+    book.landed(delivery);
+    book.leaveLine(delivery);
+    this.#options.onEnd(action === 'dead' ? 'dead_letter' : 'cancelled');
+    const attempt: AttemptRecord = {
+      attempt: delivery.attempts_before + delivery.attempts,
+      delivery_attempt_id: newId(),
+      started_ms: clock.now_ms(),
+      duration_us: 0,
+      outcome,
+      status: null,
+      error_code: reason,
+      error_message: endings[reason] ?? reason,
+      response_excerpt: null,
+      dns_us: null,
+      connect_us: null,
+      tls_us: null,
+      first_byte_us: null,
+    };
+    const change = changeOf(delivery, action, {
+      attempt,
+      reason,
+      last_error: endings[reason] ?? reason,
+    });
+    recorder.change(change, (applied) => {
+      if (applied) book.forget(delivery);
+    });
+  }
+}
+
+const endings: Readonly<Record<string, string>> = {
+  subscription_deleted: 'The subscription was deleted before this event was delivered.',
+  event_expired: 'The event was dropped by retention before it was delivered.',
+  poison:
+    'Trying this delivery stopped the hub repeatedly; it is set aside. Redrive it once the cause is known.',
+};
+
+function identity(delivery: Delivery) {
+  return {
+    lane_id: delivery.lane.id,
+    seq: delivery.seq,
+    subscription_number: delivery.subscription_number,
+    tenant_id: delivery.lane.tenant_id,
+  };
+}
+
+function changeOf(delivery: Delivery, action: Change['action'], parts: Partial<Change>): Change {
+  return {
+    ...identity(delivery),
+    action,
+    ce_id: delivery.event?.id ?? '00000000-0000-0000-0000-000000000000',
+    shard: delivery.lane.shard,
+    token: delivery.lane.token,
+    attempts: delivery.attempts,
+    attempts_before: delivery.attempts_before,
+    due_ms: null,
+    first_failed_ms: delivery.first_failed_ms,
+    reason: null,
+    replay_id: delivery.replay_id,
+    last_status: null,
+    last_error: null,
+    suspect: delivery.crashes > 0,
+    attempt: null,
+    ...parts,
+  };
+}
+
+function last(result: AttemptResult) {
+  return { last_status: result.status, last_error: result.error?.message ?? null };
+}
+
+function attemptRecord(
+  delivery: Delivery,
+  result: AttemptResult,
+  id: string,
+  started_ms: number,
+): AttemptRecord {
+  const microseconds = (value_ms: number | null) =>
+    value_ms === null ? null : Math.round(value_ms * 1000);
+  return {
+    attempt: delivery.attempts_before + delivery.attempts + 1,
+    delivery_attempt_id: id,
+    started_ms,
+    duration_us: Math.round(result.timings.total_ms * 1000),
+    outcome: result.outcome,
+    status: result.status,
+    error_code: result.error?.code ?? null,
+    error_message: result.error?.message ?? null,
+    response_excerpt: result.response_excerpt,
+    dns_us: microseconds(result.timings.dns_ms),
+    connect_us: microseconds(result.timings.connect_ms),
+    tls_us: microseconds(result.timings.tls_ms),
+    first_byte_us: microseconds(result.timings.first_byte_ms),
+  };
+}
+
+/** A malformed override found in storage falls back to the hub's default. */
+function usableSchedule(schedule: readonly number[] | null): readonly number[] | null {
+  if (!schedule || schedule.length === 0 || schedule.length > 12) return null;
+  return schedule.every((step) => Number.isFinite(step) && step >= 0 && step <= 36_000)
+    ? schedule
+    : null;
+}

@@ -1,0 +1,138 @@
+import type pg from 'pg';
+import { backoff_ms, wait } from '../base/index.ts';
+import { appendDelivered, recordChanges } from './statements.ts';
+import type { Change, DeliveredAttempt } from './types.ts';
+
+/**
+ * Writes outcomes in batches. A plain success is one appended row; everything else (retry, dead
+ * letter, parked, cancelled, success after a failure) goes through `record_changes`.
+ *
+ * A flush starts when `batchRows_max` outcomes wait or `window_ms` have passed, at most
+ * `flights_max` at a time. A flush that fails is tried again until it succeeds: an outcome is never
+ * given up, and `backlog()` tells the sender to hold back meanwhile.
+ */
+const batchRows_max = 200;
+const flights_max = 2;
+const window_ms = { busy: 5, quiet: 1 };
+/** Below this many waiting outcomes a flush starts almost at once, above it waits for company. */
+const quietRows_max = 4;
+
+export type Recorded<T> = (item: T, applied: boolean) => void;
+
+interface Entry {
+  readonly delivered: DeliveredAttempt | null;
+  readonly change: Change | null;
+  readonly settle: (applied: boolean) => void;
+}
+
+export interface RecorderOptions {
+  readonly pool: pg.Pool;
+  /** Told about each failed flush. */
+  readonly onFault: (fault: Error) => void;
+}
+
+export class Recorder {
+  readonly #pool: pg.Pool;
+  readonly #onFault: (fault: Error) => void;
+  #waiting: Entry[] = [];
+  #unsettled = 0;
+  #flights = 0;
+  #timer: NodeJS.Timeout | null = null;
+  #idle: (() => void)[] = [];
+  readonly #abort = new AbortController();
+
+  constructor(options: RecorderOptions) {
+    this.#pool = options.pool;
+    this.#onFault = options.onFault;
+  }
+
+  /** Outcomes not yet durable. */
+  backlog(): number {
+    return this.#unsettled;
+  }
+
+  /** A first attempt that succeeded. `settled` is called once it is durable. */
+  delivered(attempt: DeliveredAttempt, settled: () => void): void {
+    this.#add({ delivered: attempt, change: null, settle: settled });
+  }
+
+  /** Any other outcome. `settled(false)` means that the database refused it (see record_changes). */
+  change(change: Change, settled: (applied: boolean) => void): void {
+    this.#add({ delivered: null, change, settle: settled });
+  }
+
+  /** Resolves when everything recorded so far is durable. */
+  async flushed(): Promise<void> {
+    if (this.#unsettled === 0) return;
+    this.#flushSoon(0);
+    await new Promise<void>((resolve) => this.#idle.push(resolve));
+  }
+
+  /** Gives up trying; what is not durable by now will be delivered again after a restart. */
+  abandon(): void {
+    this.#abort.abort();
+  }
+
+  #add(entry: Entry): void {
+    this.#waiting.push(entry);
+    this.#unsettled += 1;
+    if (this.#waiting.length >= batchRows_max) this.#flush();
+    else this.#flushSoon(this.#unsettled <= quietRows_max ? window_ms.quiet : window_ms.busy);
+  }
+
+  #flushSoon(delay_ms: number): void {
+    if (this.#timer !== null) return;
+    this.#timer = setTimeout(() => this.#flush(), delay_ms);
+  }
+
+  #flush(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#waiting.length === 0 || this.#flights >= flights_max) return;
+    const entries = this.#waiting.splice(0, batchRows_max);
+    this.#flights += 1;
+    void this.#write(entries).finally(() => {
+      this.#flights -= 1;
+      this.#unsettled -= entries.length;
+      if (this.#waiting.length > 0) this.#flush();
+      if (this.#unsettled === 0) for (const resolve of this.#idle.splice(0)) resolve();
+    });
+  }
+
+  async #write(entries: readonly Entry[]): Promise<void> {
+    const delivered = entries.filter((entry) => entry.delivered !== null);
+    const changed = entries.filter((entry) => entry.change !== null);
+    await Promise.all([
+      this.#untilDone(delivered, async () => {
+        await appendDelivered(
+          this.#pool,
+          delivered.map((entry) => entry.delivered as DeliveredAttempt),
+        );
+        return new Set<number>();
+      }),
+      this.#untilDone(changed, () =>
+        recordChanges(
+          this.#pool,
+          changed.map((entry) => entry.change as Change),
+        ),
+      ),
+    ]);
+  }
+
+  async #untilDone(
+    entries: readonly Entry[],
+    write: () => Promise<ReadonlySet<number>>,
+  ): Promise<void> {
+    if (entries.length === 0) return;
+    for (let failures = 0; !this.#abort.signal.aborted; failures += 1) {
+      try {
+        const refused = await write();
+        for (const [index, entry] of entries.entries()) entry.settle(!refused.has(index));
+        return;
+      } catch (error) {
+        this.#onFault(new Error('outcomes could not be stored; trying again', { cause: error }));
+        await wait(backoff_ms(failures, 50, 5_000), this.#abort.signal);
+      }
+    }
+  }
+}
