@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { limits, schemaMajorMax } from '../limits.ts';
-import { closed, Id, NullableText, Time, words } from './common.ts';
+import { closed, Id, NullableText, NullableTime, Time, words } from './common.ts';
 
 export const subscriptionDefaults = {
   timeout_seconds: 15,
@@ -95,6 +95,7 @@ const answer = {
   enabled: Type.Boolean(),
   verification_state: words(['pending', 'active', 'failed']),
   verification_reason: NullableText,
+  verified_at: NullableTime,
   destination: WebhookDestination,
   event_types: EventTypes,
   schema_major: SchemaMajor,
