@@ -1,0 +1,11 @@
+export { readAttempts } from './attempts.ts';
+export type { DeadLetterCursor } from './dead-letters.ts';
+export { listDeadLetters } from './dead-letters.ts';
+export { readFacts, readFactsOfEvent } from './facts.ts';
+export type { SequenceCursor } from './list.ts';
+export { listDeliveries, subscriptionNumber } from './list.ts';
+export type { Redriven } from './redrive.ts';
+export { redrive } from './redrive.ts';
+export type { DeliveryFacts } from './state.ts';
+export { deliveryState, timeOfSequence, toDeliveryView } from './state.ts';
+export type { DeadLetterView, DeliveryKey, Page } from './types.ts';

@@ -1,0 +1,2 @@
+export type { Collector, Metrics } from './metrics.ts';
+export { createMetrics } from './metrics.ts';

@@ -1,0 +1,12 @@
+export type { ListenAddress } from './address.ts';
+export { isLoopback, parseListenAddress } from './address.ts';
+export { contractRules } from './contract-rules.ts';
+export type { DescribedSetting } from './describe.ts';
+export { describeSettings } from './describe.ts';
+export { SettingsError } from './error.ts';
+export { kekId } from './kek.ts';
+export { readSettings } from './read.ts';
+export { settingsReference } from './reference.ts';
+export type { HubEnvironment, HubRole } from './setting.ts';
+export { settingsTable } from './table/index.ts';
+export type { NamedKek, Settings } from './types.ts';
