@@ -5,7 +5,7 @@ import type { PartitionBatch, StreamRecord, TopicPartition } from '../stream/ind
 import { partitionKey, readPositions } from './positions.ts';
 import { classify } from './refusal.ts';
 import { type SortedBatch, sortRecords } from './sort.ts';
-import { type BatchRange, type BatchResult, writeBatch } from './statement.ts';
+import { type BatchRange, writeBatch } from './statement.ts';
 import type { IngestLimits, IngestLog, IngestMetrics } from './types.ts';
 
 export interface BatchHandlerParts {
@@ -74,7 +74,7 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
     }
     if (sentBack.get(key) !== expected) {
       sentBack.set(key, expected);
-      metrics.fenced();
+      metrics.faults.inc(1);
       return records;
     }
     log.warn(
@@ -105,7 +105,7 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
     };
     const sorted = sortRecords(records, rules, clock.now_ms());
     try {
-      return await write(range, key, sorted, records.length);
+      return await write(range, key, sorted);
     } catch (error) {
       if (classify(error) !== 'content') throw error;
       return await isolate(range, key, records, error);
@@ -147,45 +147,38 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
       'record refused by the database',
     );
     const quarantined = [{ record, reason: 'storage_refused', detail }];
-    return await write(range, key, { events: [], quarantined, drops: new Map() }, 1);
+    return await write(range, key, { events: [], quarantined, drops: new Map() });
   }
 
-  async function write(
-    range: BatchRange,
-    key: string,
-    sorted: SortedBatch,
-    records: number,
-  ): Promise<number> {
+  async function write(range: BatchRange, key: string, sorted: SortedBatch): Promise<number> {
     const started_ms = clock.monotonic_ms();
     const result = await writeBatch(pool, range, sorted, limits.statement_timeout_ms);
     positions.set(key, result.position);
     if (!result.applied) {
-      metrics.fenced();
+      metrics.faults.inc(1);
       log.warn(
         { ...range, stored_offset: result.position },
         'another position is stored; going on there',
       );
       return result.position;
     }
-    metrics.batch(records, clock.monotonic_ms() - started_ms);
-    count(sorted, result);
+    metrics.batchSeconds.observe((clock.monotonic_ms() - started_ms) / 1000);
+    count(sorted, result.stored);
     return result.position;
   }
 
-  function count(sorted: SortedBatch, result: BatchResult): void {
-    const duplicates = sorted.events.length - result.stored;
-    if (result.stored > 0) {
-      metrics.records('accept', '', result.stored);
-      metrics.stored(result.stored);
-    }
-    if (duplicates > 0) {
-      metrics.records('drop', 'duplicate', duplicates);
-      metrics.duplicates(duplicates);
-    }
-    if (result.deliveries > 0) metrics.matched(result.deliveries);
-    for (const [reason, amount] of sorted.drops) metrics.records('drop', reason, amount);
-    for (const [reason, amount] of Map.groupBy(sorted.quarantined, (item) => item.reason)) {
-      metrics.records('quarantine', reason, amount.length);
+  function count(sorted: SortedBatch, stored: number): void {
+    const add = (verdict: 'accept' | 'drop' | 'quarantine', reason: string, amount: number) => {
+      if (amount > 0) metrics.records.inc({ verdict, reason }, amount);
+    };
+    const duplicates = sorted.events.length - stored;
+    add('accept', '', stored);
+    add('drop', 'duplicate', duplicates);
+    if (stored > 0) metrics.eventsStored.inc(stored);
+    if (duplicates > 0) metrics.duplicates.inc(duplicates);
+    for (const [reason, amount] of sorted.drops) add('drop', reason, amount);
+    for (const [reason, records] of Map.groupBy(sorted.quarantined, (item) => item.reason)) {
+      add('quarantine', reason, records.length);
     }
   }
 

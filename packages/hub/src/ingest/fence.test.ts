@@ -34,7 +34,7 @@ test('after a restart the stored position wins over what the stream offers again
     new Map([[key, 110]]),
   );
   expect(await restarted.onBatch(batchOf(records))).toBe(110);
-  expect(restarted.counts).toEqual({ fenced: 1 });
+  expect(restarted.counts).toEqual({ faults: 1 });
   expect(await countOf(db.pool, 'event_inbox')).toBe(10);
 });
 
@@ -65,7 +65,7 @@ test('two processes with one partition: one writes, the other is told where to g
   const stored = await storedPosition(db.pool);
   expect(positions).toEqual([stored, stored]);
   expect((a.counts['batches'] ?? 0) + (b.counts['batches'] ?? 0)).toBe(1);
-  expect((a.counts['fenced'] ?? 0) + (b.counts['fenced'] ?? 0)).toBe(1);
+  expect((a.counts['faults'] ?? 0) + (b.counts['faults'] ?? 0)).toBe(1);
   expect(await countOf(db.pool, 'event_inbox')).toBe(stored);
 });
 

@@ -34,7 +34,10 @@ export function createIngest(options: IngestOptions): Ingest {
     buffered_bytes_max: limits.buffered_bytes_max,
     loadPositions: handler.loadPositions,
     onBatch: handler.onBatch,
-    onFault: (fault) => log.warn({ err: fault }, 'ingest goes on after a fault'),
+    onFault: (fault) => {
+      metrics.faults.inc(1);
+      log.warn({ err: fault }, 'ingest goes on after a fault');
+    },
   });
   return {
     consumer,

@@ -72,14 +72,16 @@ export function countingMetrics() {
   const add = (name: string, count: number) => {
     counts[name] = (counts[name] ?? 0) + count;
   };
+  const counter = (name: string) => ({ inc: (count: number) => add(name, count) });
   const metrics: IngestMetrics = {
-    records: (verdict, reason, count) =>
-      add(reason === '' ? verdict : `${verdict}/${reason}`, count),
-    stored: (count) => add('stored', count),
-    duplicates: (count) => add('duplicates', count),
-    matched: (count) => add('matched', count),
-    batch: () => add('batches', 1),
-    fenced: () => add('fenced', 1),
+    records: {
+      inc: ({ verdict, reason }, count) =>
+        add(reason === '' ? verdict : `${verdict}/${reason}`, count),
+    },
+    eventsStored: counter('stored'),
+    duplicates: counter('duplicates'),
+    faults: counter('faults'),
+    batchSeconds: { observe: () => add('batches', 1) },
   };
   return { metrics, counts };
 }

@@ -3,18 +3,20 @@ import type pg from 'pg';
 import type { Clock } from '../base/index.ts';
 import type { Stream } from '../stream/index.ts';
 
-/** Told only after the transaction that made it true has committed. */
+interface Count {
+  inc(count: number): void;
+}
+
+/** Told only after the transaction that made it true has committed. The hub's registry has this shape. */
 export interface IngestMetrics {
   /** Records by verdict; `reason` is '' for accept. A duplicate is a drop with reason `duplicate`. */
-  records(verdict: 'accept' | 'drop' | 'quarantine', reason: string, count: number): void;
-  stored(count: number): void;
-  duplicates(count: number): void;
-  /** Deliveries made by matching. */
-  matched(count: number): void;
-  /** One ingest transaction: its records and how long it took, milliseconds. */
-  batch(records: number, duration_ms: number): void;
-  /** A batch that started from another position than the database has; nothing of it was written. */
-  fenced(): void;
+  readonly records: { inc(labels: { verdict: string; reason: string }, count: number): void };
+  readonly eventsStored: Count;
+  readonly duplicates: Count;
+  /** What was survived: lost stream or database, failing batches, a position that somebody else moved. */
+  readonly faults: Count;
+  /** One ingest transaction, seconds. */
+  readonly batchSeconds: { observe(seconds: number): void };
 }
 
 /** The part of a logger that ingest uses. */
