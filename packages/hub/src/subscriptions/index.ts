@@ -1,1 +1,12 @@
+export { canonicalAddress } from './address.ts';
+export type { SubscriptionRoutesParts } from './routes.ts';
+export { subscriptionRoutes } from './routes.ts';
+export type { UrlGuard } from './rules.ts';
+export type { SecretOwner, SecretStore } from './secrets.ts';
+export { readSubscriptionsByNumber, readSubscriptionsChangedSince } from './snapshot.ts';
+export type { SubscriptionStore } from './store.ts';
+export type { Subscriptions, SubscriptionsOptions } from './subscriptions.ts';
+export { createSubscriptions } from './subscriptions.ts';
+export type { SampleAttempt, SampleSink } from './tester.ts';
 export type * from './types.ts';
+export type { Prober, Verifier } from './verifier.ts';
