@@ -10,6 +10,7 @@ import pg from 'pg';
 
 const template_lock = [1398096, 99] as const;
 const pool_connections_max = 10;
+let template: Promise<string> | undefined;
 
 export interface TestDatabase {
   config: pg.PoolConfig;
@@ -22,7 +23,8 @@ export interface TestDatabase {
 /** A database of its own with the newest schema and this week's partitions, on the run's one Postgres. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   const admin = adminDsn();
-  return createFrom(admin, await provideTemplate(admin));
+  template ??= provideTemplate(admin);
+  return createFrom(admin, await template);
 }
 
 /** A database without any schema, for tests of the migrations themselves. */
@@ -30,9 +32,12 @@ export async function createEmptyDatabase(): Promise<TestDatabase> {
   return createFrom(adminDsn(), 'template0');
 }
 
-async function createFrom(admin: string, template: string): Promise<TestDatabase> {
+// Copying files took half the time of copying through the log (160, not 290 ms).
+async function createFrom(admin: string, source: string): Promise<TestDatabase> {
   const name = `hub_test_${process.pid}_${randomBytes(5).toString('hex')}`;
-  await withAdmin(admin, (client) => client.query(`create database ${name} template ${template}`));
+  await withAdmin(admin, (client) =>
+    client.query(`create database ${name} template ${source} strategy file_copy`),
+  );
   const dsn = withDatabase(admin, name);
   const config: pg.PoolConfig = { connectionString: dsn };
   const pool = openPool(config, { application_name: 'test', max: pool_connections_max });

@@ -10,15 +10,21 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { until } from '@streaming-hub/testkit';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startEmbeddedPostgres } from '../index.ts';
 import { type HubProcess, runHub } from './fixtures/run.ts';
+import { canReach } from './identity.ts';
 import { isRunning } from './processes.ts';
 
 const isRoot = process.getuid?.() === 0;
+const nobody = { uid: 65_534, gid: 65_534 };
+/** Other users can run this Node and these sources; not so in a clone below root's home. */
+const othersCanRun =
+  isRoot &&
+  [process.execPath, import.meta.filename].every((path) => canReach(dirname(path), nobody));
 let folder: string;
 const hubs: HubProcess[] = [];
 
@@ -106,7 +112,7 @@ describe('an embedded Postgres', () => {
     await postgres.stop();
   });
 
-  test.runIf(isRoot)(
+  test.runIf(othersCanRun)(
     'works for an ordinary user, and below a folder that only this user may enter',
     async () => {
       chownSync(folder, 65_534, 65_534);
@@ -117,7 +123,7 @@ describe('an embedded Postgres', () => {
     },
   );
 
-  test.runIf(isRoot)('says what is wrong to a user without an entry in passwd', async () => {
+  test.runIf(othersCanRun)('says what is wrong to a user without an entry in passwd', async () => {
     chownSync(folder, 54_321, 54_321);
     const { up } = await hub(join(folder, 'data'), { uid: 54_321 });
     expect(up.error).toMatch(/User 54321 has no entry in \/etc\/passwd/);
@@ -195,6 +201,7 @@ describe('kill -9', () => {
       expect(next.up.error).toBeUndefined();
       await next.end('SIGKILL');
     }
+    await (await startEmbeddedPostgres({ data_dir: folder })).stop();
   });
 });
 
