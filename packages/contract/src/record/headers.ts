@@ -53,7 +53,9 @@ function collect(headers: readonly RawHeader[]): RawSet | Quarantine {
   let extensions: Map<string, Buffer> | null = null;
   let bytes = 0;
   for (let index = 0; index < headers.length; index++) {
-    const [key, value] = headers[index] as RawHeader;
+    const header = headers[index] as RawHeader;
+    const key = header[0];
+    const value = header[1];
     const prefixed = isEventHeader(key);
     const at = prefixed ? eventSlot(key) : plainSlot(key);
     if (at >= 0) slots[at] = value;
