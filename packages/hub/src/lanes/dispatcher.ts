@@ -62,6 +62,9 @@ const limits = {
   retryPoll_ms: { least: 100, most: 5_000 },
   positions_ms: 2_000,
   slowCheck_ms: 100,
+  /** Ingest slows down while more than this is read ahead and no slot is free; but never stops. */
+  paceBuffered: 500,
+  paceWait_ms_max: 100,
   /** After the cut at the end of the drain. */
   abandon_ms: 5_000,
   batchLogKept_ms: 3_600_000,
@@ -183,9 +186,18 @@ export class Dispatcher implements Service {
     return this.#options.clock.monotonic_ms() - this.#lastLoop_ms < 10_000;
   }
 
-  /** True while deliveries that could be sent wait for a slot: ingest in this process should slow down. */
-  behind(): boolean {
-    return this.#sender.saturated() && this.#book.buffered > 500;
+  /**
+   * Ingest in this process waits for it before each batch: while deliveries that could be sent wait
+   * for a slot, the backlog grows in the stream, where it is cheap. Waiting lanes slow nobody.
+   */
+  async whenKeepingPace(): Promise<void> {
+    for (let waited_ms = 0; this.#behind() && waited_ms < limits.paceWait_ms_max; waited_ms += 5) {
+      await wait(5, this.#abort.signal);
+    }
+  }
+
+  #behind(): boolean {
+    return this.#sender.saturated() && this.#book.buffered > limits.paceBuffered;
   }
 
   stats(): DispatcherStats {
