@@ -1,5 +1,7 @@
+import { once } from 'node:events';
 import type { AddressInfo, Server } from 'node:net';
 import { createServer } from 'node:net';
+import { Worker } from 'node:worker_threads';
 import type { Receiver } from '@streaming-hub/testkit';
 import { makeReceiverCertificate, respond, startReceiver, until } from '@streaming-hub/testkit';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -52,6 +54,21 @@ function send(
 
 function codeOf(result: ExchangeResult): string {
   return result.answered ? `status ${result.status}` : result.error.code;
+}
+
+/** A receiver in a thread of its own, which goes on when this one stands still. It answers after 100 ms. */
+async function startReceiverElsewhere(): Promise<{ url: string }> {
+  const worker = new Worker(
+    `const { parentPort } = require('node:worker_threads');
+     const server = require('node:http').createServer((request, response) => {
+       request.resume().on('end', () => setTimeout(() => response.end('ok'), 100));
+     });
+     server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));`,
+    { eval: true },
+  );
+  open.push({ close: async () => void (await worker.terminate()) });
+  const [port] = (await once(worker, 'message')) as [number];
+  return { url: `http://127.0.0.1:${port}` };
 }
 
 describe('addresses at the socket', () => {
@@ -168,6 +185,29 @@ describe('a vetted name', () => {
     if (!result.answered) expect(result.error.message).toMatch(message);
   });
 
+  it('is looked up once for many connections at the same moment', async () => {
+    const receiver = await receiverWith();
+    let asked = 0;
+    const egress = egressWith({
+      resolver: async () => {
+        asked += 1;
+        await new Promise(setImmediate);
+        return ['127.0.0.1'];
+      },
+    });
+    const url = `http://receiver.test:${receiver.port}/`;
+    await Promise.all(Array.from({ length: 16 }, () => send(egress, url)));
+    expect(receiver.connections.accepted).toBe(16);
+    expect(asked).toBe(1);
+  });
+
+  it('is found in the hosts file where private targets are allowed', async () => {
+    const receiver = await receiverWith();
+    const result = await send(egressWith(), `http://localhost:${receiver.port}/`);
+    expect(codeOf(result)).toBe('status 200');
+    expect(result.timings.dns_ms).not.toBeNull();
+  });
+
   it('is given up in time when DNS hangs', async () => {
     const egress = egressWith({ resolver: () => new Promise(() => {}) });
     const result = await send(egress, 'http://receiver.test/', { timeout_ms: 50 });
@@ -267,6 +307,18 @@ describe('an exchange', () => {
     expect(codeOf(await send(egress, receiver.url, { signal: stop.signal }))).toBe('aborted');
     expect(receiver.received).toBe(20);
     expect(egress.stats().in_flight).toBe(0);
+  });
+
+  it('is not called late because this process stood still', async () => {
+    const receiver = await startReceiverElsewhere();
+    const egress = egressWith();
+    await send(egress, receiver.url);
+    const pending = send(egress, receiver.url, { timeout_ms: 300 });
+    await new Promise((resolve) => setTimeout(resolve, 20)); // the request is on its way
+    await new Promise(setImmediate); // after this phase of the event loop timers come first
+    const stalledUntil_ms = performance.now() + 600;
+    while (performance.now() < stalledUntil_ms); // the answer arrives meanwhile
+    expect(codeOf(await pending)).toBe('status 200');
   });
 
   it('reports bad headers as a fault of the hub, not of the receiver', async () => {

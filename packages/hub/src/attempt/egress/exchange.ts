@@ -106,6 +106,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   expire(): void {
+    if (this.#isSettled) return;
     this.#fail(new AttemptError('timeout', this.#timeoutMessage()));
   }
 
@@ -208,8 +209,12 @@ class Exchange implements Dispatcher.DispatchHandler {
 
 const lateRequest = new AttemptError('aborted', 'The attempt had ended already.');
 
+/**
+ * Timers run before sockets are read. After a stall of this process the answer may be lying there
+ * unread, so the verdict waits until the sockets had their turn.
+ */
 function expire(exchange: Exchange): void {
-  exchange.expire();
+  setImmediate(() => exchange.expire());
 }
 
 function watch(signal: AbortSignal, exchange: Exchange): void {

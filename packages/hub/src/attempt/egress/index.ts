@@ -6,7 +6,7 @@ import { runExchange } from './exchange.ts';
 import type { PoolLimits } from './pools.ts';
 import { createOriginPools } from './pools.ts';
 import type { Resolver } from './resolve.ts';
-import { createDnsResolver, systemResolver } from './resolve.ts';
+import { createDnsResolver, shareLookups, systemResolver } from './resolve.ts';
 import type { EgressPolicy, UrlVerdict } from './url.ts';
 import { checkUrl } from './url.ts';
 
@@ -40,9 +40,10 @@ const VERDICTS_MAX = 4096;
 
 export function createEgress(options: EgressOptions): Egress {
   const { clock } = options;
+  const resolver = options.resolver ?? defaultResolver(options);
   const parts = {
     policy: options,
-    resolver: options.resolver ?? (options.allow_private ? systemResolver : createDnsResolver()),
+    resolver: shareLookups(resolver),
     clock,
     context: createTlsContext(options.extra_authorities ?? []),
   };
@@ -77,6 +78,11 @@ export function createEgress(options: EgressOptions): Egress {
       return pools.close();
     },
   };
+}
+
+/** Names of the inside are often in the hosts file; names of the internet are only in DNS. */
+function defaultResolver(policy: EgressPolicy): Resolver {
+  return policy.allow_private ? systemResolver : createDnsResolver();
 }
 
 function closedResult(): ExchangeResult {

@@ -35,6 +35,18 @@ export function createDnsResolver(): Resolver {
   };
 }
 
+/** Many connections to one name at the same moment share one look-up. Nothing is kept beyond it. */
+export function shareLookups(resolver: Resolver): Resolver {
+  const running = new Map<string, Promise<readonly string[]>>();
+  return (hostname) => {
+    const shared = running.get(hostname);
+    if (shared !== undefined) return shared;
+    const lookup = resolver(hostname).finally(() => running.delete(hostname));
+    running.set(hostname, lookup);
+    return lookup;
+  };
+}
+
 function valueOf(result: PromiseSettledResult<string[]>): string[] {
   return result.status === 'fulfilled' ? result.value : [];
 }
