@@ -21,6 +21,12 @@ export {
 export { limits } from './limits.ts';
 export { decodeRecord, type WireRecord } from './record/decode.ts';
 export { type EncodedRecord, encodeRecord } from './record/encode.ts';
+export {
+  type EnvelopeKey,
+  type EnvelopeVerdict,
+  signEnvelope,
+  verifyEnvelope,
+} from './record/envelope.ts';
 export { isRfc3339, semverMajor, uuidV7Time_ms } from './record/formats.ts';
 export type { RawHeader } from './record/headers.ts';
 export {
