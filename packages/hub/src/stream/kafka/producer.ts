@@ -11,6 +11,7 @@
  */
 import { initProducerIdV4 } from '@platformatic/kafka';
 import { backoff_ms, wait } from '../../base/index.ts';
+import { partitionForKey } from '../partitioner.ts';
 import {
   type OutgoingRecord,
   type RecordPosition,
@@ -20,7 +21,6 @@ import {
 import { Cluster } from './cluster.ts';
 import { encodeBatch, type ProducerIdentity, recordBytes } from './encode.ts';
 import { fault, KafkaFault } from './errors.ts';
-import { partitionOfKey } from './partitioner.ts';
 import { type PartitionResult, produce } from './produce-request.ts';
 
 /** Below the broker's default `message.max.bytes` (1 MiB + 12). */
@@ -171,7 +171,7 @@ export class Producer {
         `the topic ${record.topic} has ${count} partitions, so there is no partition ${record.partition}`,
       );
     }
-    return record.key === null ? this.#keyless % count : partitionOfKey(record.key, count);
+    return record.key === null ? this.#keyless % count : partitionForKey(record.key, count);
   }
 
   #enqueue(partition: number, entry: Entry): void {

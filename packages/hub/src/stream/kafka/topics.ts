@@ -7,6 +7,8 @@ import { fault, responseOf } from './errors.ts';
 
 const CREATE_TIMEOUT_ms = 8_000;
 const VISIBLE_TIMEOUT_ms = 10_000;
+/** A value of 1 MiB, the contract's largest, with its attributes; Kafka's default leaves them no room. */
+const MESSAGE_bytes_max = 1024 * 1024 + 128 * 1024;
 const TOPIC_ALREADY_EXISTS = 36;
 
 /** Creates the missing ones (replication: the cluster's default) and waits until each has its leaders. */
@@ -35,10 +37,12 @@ async function create(cluster: Cluster, specs: readonly TopicSpec[]): Promise<vo
     numPartitions: spec.partitions,
     replicationFactor: -1,
     assignments: [],
-    configs:
-      spec.retention_ms === undefined
+    configs: [
+      { name: 'max.message.bytes', value: String(MESSAGE_bytes_max) },
+      ...(spec.retention_ms === undefined
         ? []
-        : [{ name: 'retention.ms', value: String(spec.retention_ms) }],
+        : [{ name: 'retention.ms', value: String(spec.retention_ms) }]),
+    ],
   }));
   try {
     await cluster.askAny(createTopicsV7.api, request, CREATE_TIMEOUT_ms, false);
