@@ -1,6 +1,12 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { HubError } from '@streaming-hub/contract';
-import { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, fastify } from 'fastify';
+import {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  fastify,
+  LogController,
+} from 'fastify';
 import { installIdentity } from './identify.ts';
 import { rememberRoutes } from './methods.ts';
 import { installObservation } from './observe.ts';
@@ -25,7 +31,8 @@ const keepAlive_ms = 72_000;
 export function buildHttpServer(parts: HttpParts): FastifyInstance {
   const app = fastify({
     loggerInstance: parts.log as FastifyBaseLogger,
-    disableRequestLogging: true,
+    // One line of our own a request (see observe.ts).
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: body_bytes_max,
     routerOptions: { maxParamLength: pathSegmentCharacters_max },
     requestTimeout: requestTimeout_ms,
