@@ -37,8 +37,6 @@ export interface Hub extends Service {
   readonly pool: pg.Pool;
 }
 
-/** The lease on shards: what a process that dies without a word costs its lanes at most. */
-const shardLease_ms = 15_000;
 /** Of its connections, the short hot statements of ingest and dispatch get this many each at most. */
 const hotConnections_max = 8;
 
@@ -151,7 +149,7 @@ export async function createHub(
           workers: settings.dispatchWorkers,
           claim_batch: settings.dispatchClaimBatch,
           idle_interval_ms: settings.dispatchIdleInterval_ms,
-          lease_ms: shardLease_ms,
+          lease_ms: settings.shardLease_ms,
           drain_ms: settings.shutdownTimeout_ms,
           clock,
           random: Math.random,

@@ -17,8 +17,6 @@ const window_ms = { busy: 5, quiet: 1 };
 /** Below this many waiting outcomes a flush starts almost at once, above it waits for company. */
 const quietRows_max = 4;
 
-export type Recorded<T> = (item: T, applied: boolean) => void;
-
 interface Entry {
   readonly delivered: DeliveredAttempt | null;
   readonly change: Change | null;

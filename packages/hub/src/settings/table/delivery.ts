@@ -54,6 +54,14 @@ export const deliverySettings = {
     max_ms: 60_000,
     description: 'How often an idle process looks for work that no notification announced.',
   }),
+  shardLease_ms: duration('SHARD_LEASE', {
+    default: 15 * second_ms,
+    bare_unit_ms: second_ms,
+    min_ms: 1 * second_ms,
+    max_ms: 30 * second_ms,
+    description:
+      'How long the lanes of a process that vanished wait before another one takes them over.',
+  }),
   deliveryTimeout_ms: duration('DELIVERY_TIMEOUT', {
     default: 15 * second_ms,
     min_ms: 100,
