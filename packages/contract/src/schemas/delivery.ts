@@ -54,21 +54,24 @@ export const AttemptAnswer = Type.Object(
   { ...closed, $id: 'Attempt' },
 );
 
+/** A dead letter is a delivery with its terminal outcome, under the delivery's id. */
 export const DeadLetterAnswer = Type.Object(
   {
-    delivery_id: Id,
-    event_id: Id,
-    subscription_id: Id,
-    reason: Type.String(),
-    attempts: Type.Integer({ minimum: 0 }),
+    ...DeliveryAnswer.properties,
+    dead_at: Time,
     last_status: Type.Union([Type.Integer(), Type.Null()]),
     last_error: NullableText,
-    dead_at: Time,
-    redriven_at: NullableTime,
   },
   { ...closed, $id: 'DeadLetter' },
 );
 
+/** What redriving one delivery answers: the delivery in its new life, and the id of that life. */
+export const RedrivenAnswer = Type.Object(
+  { ...DeliveryAnswer.properties, replay_id: Id },
+  { ...closed, $id: 'Redriven' },
+);
+
+export type RedrivenAnswer = Type.Static<typeof RedrivenAnswer>;
 export type DeliveryAnswer = Type.Static<typeof DeliveryAnswer>;
 export type AttemptAnswer = Type.Static<typeof AttemptAnswer>;
 export type DeadLetterAnswer = Type.Static<typeof DeadLetterAnswer>;

@@ -48,12 +48,15 @@ export const QuarantineAnswer = Type.Object(
     topic: Type.String(),
     partition: Type.Integer({ minimum: 0 }),
     offset: Type.String(),
-    reason: words(quarantineReasons),
+    reason: words([...quarantineReasons, 'storage_refused']),
     detail: Type.String(),
     headers: Type.Array(
       Type.Object(
         {
-          key: Type.String(),
+          key: Type.Optional(Type.String()),
+          key_base64: Type.Optional(
+            Type.String({ description: 'Instead of key when it is not UTF-8.' }),
+          ),
           value: Type.Optional(Type.String()),
           value_base64: Type.Optional(
             Type.String({ description: 'Instead of value when it is not UTF-8.' }),

@@ -12,6 +12,7 @@ export {
   DeliveryAnswer,
   type DeliveryState,
   deliveryStates,
+  RedrivenAnswer,
 } from './delivery.ts';
 export {
   EventAnswer,

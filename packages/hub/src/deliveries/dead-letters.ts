@@ -1,7 +1,8 @@
+import type { DeadLetterAnswer } from '@streaming-hub/contract';
 import type pg from 'pg';
 import { factsOf } from './facts.ts';
 import { type DeliveryFacts, toDeliveryView } from './state.ts';
-import type { DeadLetterView, Page } from './types.ts';
+import type { Page } from './types.ts';
 
 /** Where to go on: strictly after this row in the order of the list. */
 export interface DeadLetterCursor {
@@ -41,7 +42,7 @@ export async function listDeadLetters(
     readonly after: DeadLetterCursor | null;
     readonly limit: number;
   },
-): Promise<Page<DeadLetterView, DeadLetterCursor>> {
+): Promise<Page<DeadLetterAnswer, DeadLetterCursor>> {
   const { after, limit } = query;
   const answer = await pool.query<DeadLetterRow>(list_sql, [
     query.tenant_id,

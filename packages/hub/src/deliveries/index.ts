@@ -8,4 +8,4 @@ export type { Redriven } from './redrive.ts';
 export { redrive } from './redrive.ts';
 export type { DeliveryFacts } from './state.ts';
 export { deliveryState, timeOfSequence, toDeliveryView } from './state.ts';
-export type { DeadLetterView, DeliveryKey, Page } from './types.ts';
+export type { DeliveryKey, Page } from './types.ts';

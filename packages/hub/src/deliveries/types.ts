@@ -1,17 +1,8 @@
-import type { DeliveryAnswer } from '@streaming-hub/contract';
-
 /** Identity of a delivery inside the hub; the public id packs it into a UUIDv7. */
 export interface DeliveryKey {
   readonly lane_id: number;
   readonly seq: number;
   readonly subscription_number: number;
-}
-
-/** A dead letter is a delivery with its terminal outcome. */
-export interface DeadLetterView extends DeliveryAnswer {
-  readonly dead_at: string;
-  readonly last_status: number | null;
-  readonly last_error: string | null;
 }
 
 /** One page of a list; `next` is null at its end. */

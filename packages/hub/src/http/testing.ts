@@ -62,6 +62,7 @@ interface TestOptions {
   readonly routes?: readonly FastifyPluginAsync[];
   /** Instead of the test database's own. */
   readonly pool?: pg.Pool;
+  readonly onTopicCreated?: () => Promise<void>;
 }
 
 export async function startTestServer(options: TestOptions = {}): Promise<TestServer> {
@@ -87,7 +88,7 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
     log: createLog({ level: 'silent' }),
     clock: systemClock,
     publish: { topicAutoCreate: options.topicAutoCreate ?? true, topicPartitions: 3 },
-    onTopicCreated: async () => void created.push('refresh'),
+    onTopicCreated: options.onTopicCreated ?? (async () => void created.push('refresh')),
     routes: options.routes ?? [],
   });
   holdAnswersToTheirSchemas(app);

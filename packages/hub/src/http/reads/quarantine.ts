@@ -1,3 +1,4 @@
+import type { QuarantineAnswer } from '@streaming-hub/contract';
 import type pg from 'pg';
 
 /** A quarantined value may hold 1 MiB and more; a page ends early rather than hold more than this. */
@@ -8,24 +9,12 @@ interface QuarantineRow {
   readonly topic: string;
   readonly partition: number;
   readonly record_offset: number;
-  readonly reason: string;
+  readonly reason: QuarantineAnswer['reason'];
   readonly detail: string;
-  readonly headers: unknown;
+  readonly headers: QuarantineAnswer['headers'];
   readonly value: Buffer | null;
   readonly received_at: Date;
   readonly found: number;
-}
-
-export interface QuarantineView {
-  readonly id: string;
-  readonly topic: string;
-  readonly partition: number;
-  readonly offset: string;
-  readonly reason: string;
-  readonly detail: string;
-  readonly headers: unknown;
-  readonly value_base64: string | null;
-  readonly received_at: string;
 }
 
 const page_sql = /* sql */ `
@@ -44,7 +33,7 @@ from fitting f join quarantine q using (id) order by q.id desc`;
 export async function readQuarantine(
   pool: pg.Pool,
   query: { readonly after: string | null; readonly limit: number },
-): Promise<{ readonly rows: readonly QuarantineView[]; readonly next: string | null }> {
+): Promise<{ readonly rows: QuarantineAnswer[]; readonly next: string | null }> {
   const answer = await pool.query<QuarantineRow>(page_sql, [
     query.after,
     query.limit + 1,
@@ -58,7 +47,7 @@ export async function readQuarantine(
   };
 }
 
-function toView(row: QuarantineRow): QuarantineView {
+function toView(row: QuarantineRow): QuarantineAnswer {
   return {
     id: row.id,
     topic: row.topic,

@@ -1,4 +1,4 @@
-import { HubError } from '@streaming-hub/contract';
+import { DeadLetterAnswer, HubError, page, RedrivenAnswer } from '@streaming-hub/contract';
 import type pg from 'pg';
 import {
   type DeadLetterCursor,
@@ -16,33 +16,41 @@ const list = 'dead';
 export function deadLetterRoutes(app: HubApp, parts: HttpParts): void {
   const { pool } = parts;
 
-  app.get('/v1/dead-letters', { schema: { querystring: deadLettersQuery } }, async (request) => {
-    const { cursor, subscription_id } = request.query;
-    const { tenant_id } = request.principal;
-    const after = cursor === undefined ? null : readCursor(cursor);
-    const subscription_number = subscription_id
-      ? await subscriptionNumber(pool, tenant_id, subscription_id)
-      : null;
-    if (subscription_id && subscription_number === null) {
-      throw new HubError('not_found', `There is no subscription ${subscription_id}.`);
-    }
-    const limit = limitOf(request.query);
-    const page = await listDeadLetters(pool, { tenant_id, subscription_number, after, limit });
-    return { data: page.rows, next_cursor: page.next && writeCursor(page.next) };
-  });
+  app.get(
+    '/v1/dead-letters',
+    { schema: { querystring: deadLettersQuery, response: { 200: page(DeadLetterAnswer) } } },
+    async (request) => {
+      const { cursor, subscription_id } = request.query;
+      const { tenant_id } = request.principal;
+      const after = cursor === undefined ? null : readCursor(cursor);
+      const subscription_number = subscription_id
+        ? await subscriptionNumber(pool, tenant_id, subscription_id)
+        : null;
+      if (subscription_id && subscription_number === null) {
+        throw new HubError('not_found', `There is no subscription ${subscription_id}.`);
+      }
+      const limit = limitOf(request.query);
+      const found = await listDeadLetters(pool, { tenant_id, subscription_number, after, limit });
+      return { data: [...found.rows], next_cursor: found.next && writeCursor(found.next) };
+    },
+  );
 
   // A dead letter is a delivery, so both paths name the same thing.
   for (const path of ['/v1/dead-letters/:id/redrive', '/v1/deliveries/:id/redrive']) {
-    app.post(path, { schema: { params: idPath } }, async (request, reply) => {
-      if (!isEmptyBody(request.body)) {
-        throw new HubError(
-          'validation_failed',
-          'Redriving one delivery takes no body; leave it out.',
-        );
-      }
-      const answer = await redriveOne(pool, request.principal.tenant_id, request.params.id);
-      return reply.code(202).send(answer);
-    });
+    app.post(
+      path,
+      { schema: { params: idPath, response: { 202: RedrivenAnswer } } },
+      async (request, reply) => {
+        if (!isEmptyBody(request.body)) {
+          throw new HubError(
+            'validation_failed',
+            'Redriving one delivery takes no body; leave it out.',
+          );
+        }
+        const answer = await redriveOne(pool, request.principal.tenant_id, request.params.id);
+        return reply.code(202).send(answer);
+      },
+    );
   }
 }
 

@@ -1,4 +1,4 @@
-import { encodeRecord, HubError, parseHttpEvents } from '@streaming-hub/contract';
+import { encodeRecord, HubError, PublishAnswer, parseHttpEvents } from '@streaming-hub/contract';
 import { uuidv7 } from 'uuidv7';
 import type { HttpParts, HubApp } from '../parts.ts';
 import { publishRecords } from '../publish.ts';
@@ -14,27 +14,33 @@ export function publishRoutes(app: HubApp, parts: HttpParts): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
-  app.post('/v1/events', { bodyLimit: body_bytes_max }, async (request, reply) => {
-    const events = parseHttpEvents(
-      { headers: request.headers, body: bodyOf(request.body) },
-      {
-        tenant_id: request.principal.tenant_id,
-        now_ms: parts.clock.now_ms(),
-        newId: uuidv7,
-        rules: parts.rules,
-      },
-    );
-    const records = events.map((event) => encodeRecord(event.attributes, event.body, parts.rules));
-    const positions = await publishRecords(parts, records);
-    return reply.code(202).send({
-      data: positions.map((position, index) => ({
-        id: events[index]?.attributes['id'],
-        topic: position.topic,
-        partition: position.partition,
-        offset: String(position.offset),
-      })),
-    });
-  });
+  app.post(
+    '/v1/events',
+    { bodyLimit: body_bytes_max, schema: { response: { 202: PublishAnswer } } },
+    async (request, reply) => {
+      const events = parseHttpEvents(
+        { headers: request.headers, body: bodyOf(request.body) },
+        {
+          tenant_id: request.principal.tenant_id,
+          now_ms: parts.clock.now_ms(),
+          newId: uuidv7,
+          rules: parts.rules,
+        },
+      );
+      const records = events.map((event) =>
+        encodeRecord(event.attributes, event.body, parts.rules),
+      );
+      const positions = await publishRecords(parts, records);
+      return reply.code(202).send({
+        data: positions.map((position, index) => ({
+          id: events[index]?.attributes['id'] ?? '',
+          topic: position.topic,
+          partition: position.partition,
+          offset: String(position.offset),
+        })),
+      });
+    },
+  );
 }
 
 function bodyOf(body: unknown): Buffer {
