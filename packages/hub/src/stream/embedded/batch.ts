@@ -16,93 +16,99 @@ export interface PlacedRecord {
 interface Chunk {
   readonly topic_id: number;
   readonly partition: number;
-  /** Records of the same partition in earlier chunks. */
-  readonly before: number;
   readonly records: PlacedRecord[];
   bytes: number;
   timestamp_ms: number;
 }
 
+/** A chunk that has been appended. */
+export interface AppendedChunk {
+  readonly topic_id: number;
+  readonly partition: number;
+  readonly first_offset: number;
+  readonly records: Buffer;
+}
+
 /** What one transaction appends. */
 export interface Batch {
-  /** `${topic_id}/${partition}` of every partition touched. */
-  readonly partitions: readonly string[];
   /** The parameters of stream_append after `sender`. */
   readonly parameters: readonly unknown[];
   /** Per call, one position per record, given the first offset of each chunk. */
   positions(first_offsets: readonly number[]): readonly (readonly RecordPosition[])[];
+  appended(first_offsets: readonly number[]): readonly AppendedChunk[];
 }
 
 /** Cuts the records of several calls into chunks per partition and packs them into one buffer. */
 export function packBatch(calls: readonly (readonly PlacedRecord[])[]): Batch {
-  const chunks: Chunk[] = [];
-  const open = new Map<string, number>();
-  const counts = new Map<string, number>();
-  /** Per call and record: its chunk and its place in it. */
+  const open = new Map<string, Chunk>();
+  const all: Chunk[] = [];
+
+  function chunkFor(record: PlacedRecord): Chunk {
+    const key = `${record.topic_id}/${record.partition}`;
+    const last = open.get(key);
+    if (last !== undefined && last.bytes + record.bytes <= chunk_bytes_max) return last;
+    const { topic_id, partition, timestamp_ms } = record;
+    const chunk = { topic_id, partition, records: [], bytes: chunk_header_bytes, timestamp_ms };
+    open.set(key, chunk);
+    all.push(chunk);
+    return chunk;
+  }
+
   const places = calls.map((records) =>
     records.map((record) => {
-      const partition = `${record.topic_id}/${record.partition}`;
-      const index = chunkFor(partition, record);
-      const chunk = chunks[index] as Chunk;
+      const chunk = chunkFor(record);
       chunk.records.push(record);
       chunk.bytes += record.bytes;
       chunk.timestamp_ms = Math.max(chunk.timestamp_ms, record.timestamp_ms);
-      counts.set(partition, (counts.get(partition) ?? 0) + 1);
-      return { index, nth: chunk.records.length - 1, record };
+      return { chunk, nth: chunk.records.length - 1, record };
     }),
   );
-
-  function chunkFor(partition: string, record: PlacedRecord): number {
-    const last = open.get(partition);
-    if (last !== undefined && (chunks[last]?.bytes ?? 0) + record.bytes <= chunk_bytes_max)
-      return last;
-    chunks.push({
-      topic_id: record.topic_id,
-      partition: record.partition,
-      before: counts.get(partition) ?? 0,
-      records: [],
-      bytes: chunk_header_bytes,
-      timestamp_ms: record.timestamp_ms,
-    });
-    open.set(partition, chunks.length - 1);
-    return chunks.length - 1;
-  }
+  // The order in which everybody locks. The sort is stable: chunks of a partition keep theirs.
+  const chunks = all.sort((a, b) => a.topic_id - b.topic_id || a.partition - b.partition);
+  const indexes = new Map(chunks.map((chunk, index) => [chunk, index]));
+  const { blob, starts } = packChunks(chunks);
 
   return {
-    partitions: [...counts.keys()],
-    parameters: parameters(chunks),
+    parameters: [...columns(chunks, starts), blob],
     positions: (first_offsets) =>
       places.map((records) =>
-        records.map(({ index, nth, record }) => ({
+        records.map(({ chunk, nth, record }) => ({
           topic: record.record.topic,
           partition: record.partition,
-          offset: (first_offsets[index] as number) + nth,
+          offset: (first_offsets[indexes.get(chunk) as number] as number) + nth,
         })),
       ),
+    appended: (first_offsets) =>
+      chunks.map(({ topic_id, partition, bytes }, index) => {
+        const start = starts[index] as number;
+        const records = blob.subarray(start, start + bytes);
+        return { topic_id, partition, first_offset: first_offsets[index] as number, records };
+      }),
   };
 }
 
-/** One binary parameter for all bytes; the other columns as arrays. */
-function parameters(chunks: readonly Chunk[]): unknown[] {
-  const blob = Buffer.allocUnsafe(chunks.reduce((sum, chunk) => sum + chunk.bytes, 0));
+function packChunks(chunks: readonly Chunk[]): { blob: Buffer; starts: number[] } {
+  const blob = Buffer.allocUnsafeSlow(chunks.reduce((sum, chunk) => sum + chunk.bytes, 0));
   const starts: number[] = [];
   let at = 0;
   for (const chunk of chunks) {
-    starts.push(at + 1);
+    starts.push(at);
     at = packChunkHeader(blob, at);
     for (const { record, bytes, timestamp_ms } of chunk.records) {
       at = packRecord(record, bytes, timestamp_ms, blob, at);
     }
   }
+  return { blob, starts };
+}
+
+function columns(chunks: readonly Chunk[], starts: readonly number[]): string[] {
   return [
     integers(chunks.map((chunk) => chunk.topic_id)),
     integers(chunks.map((chunk) => chunk.partition)),
     integers(chunks.map((chunk) => chunk.records.length)),
-    integers(chunks.map((chunk) => chunk.before)),
     integers(chunks.map((chunk) => Math.floor(chunk.timestamp_ms))),
-    integers(starts),
+    integers(starts.map((start) => start + 1)),
     integers(chunks.map((chunk) => chunk.bytes)),
-    blob,
   ];
 }
 

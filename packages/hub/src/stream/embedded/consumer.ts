@@ -241,6 +241,8 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
 
   function hear(event: StreamEvent): void {
     switch (event.kind) {
+      case 'written':
+        return reader.written(event.chunks);
       case 'appended':
         return reader.appended(event.partitions);
       case 'group':

@@ -62,7 +62,7 @@ export function openEmbeddedStream(options: EmbeddedStreamOptions): Stream {
   const publisher = createPublisher(pool, topics, {
     sender,
     record_bytes_max: options.record_bytes_max ?? record_bytes_max_default,
-    appended: (partitions) => listener.emit({ kind: 'appended', partitions }),
+    appended: (chunks) => listener.emit({ kind: 'written', chunks }),
   });
   const retention = createRetention(pool, {
     retention_ms_default: options.retention_ms ?? retention_ms_default,

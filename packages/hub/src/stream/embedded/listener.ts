@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { backoff_ms, wait } from '../../base/index.ts';
+import type { AppendedChunk } from './batch.ts';
 
 const channel = 'hub_stream';
 const retry_base_ms = 50;
@@ -9,10 +10,11 @@ const check_interval_ms = 30_000;
 const connect_timeout_ms = 5000;
 
 /**
- * Something happened on the stream. `appended` lists `${topic_id}/${partition}` or is null for "any";
- * `missed` = notifications may have been lost.
+ * Something happened on the stream. `appended` by another process lists `${topic_id}/${partition}`, or
+ * null for "any"; `written` by this process brings the chunks. `missed` = notifications may have been lost.
  */
 export type StreamEvent =
+  | { readonly kind: 'written'; readonly chunks: readonly AppendedChunk[] }
   | { readonly kind: 'appended'; readonly partitions: readonly string[] | null }
   | { readonly kind: 'group'; readonly group: string }
   | { readonly kind: 'topics' }

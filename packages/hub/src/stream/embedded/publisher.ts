@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { type OutgoingRecord, type RecordPosition, RecordTooLargeError } from '../port.ts';
-import { type Batch, type PlacedRecord, packBatch } from './batch.ts';
+import { type AppendedChunk, type Batch, type PlacedRecord, packBatch } from './batch.ts';
 import { chooser } from './choose.ts';
 import { packedBytes } from './codec.ts';
 import { ensureDays } from './days.ts';
@@ -22,9 +22,6 @@ interface Call {
   reject(error: unknown): void;
 }
 
-/** Told after each commit which partitions got records: `${topic_id}/${partition}`. */
-export type Appended = (partitions: readonly string[]) => void;
-
 export interface Publisher {
   publish(records: readonly OutgoingRecord[]): Promise<readonly RecordPosition[]>;
   /** Refuses new calls, waits for those under way. */
@@ -38,7 +35,11 @@ export interface Publisher {
 export function createPublisher(
   pool: pg.Pool,
   topics: Topics,
-  options: { sender: string; record_bytes_max: number; appended: Appended },
+  options: {
+    sender: string;
+    record_bytes_max: number;
+    appended: (chunks: readonly AppendedChunk[]) => void;
+  },
 ): Publisher {
   const choosePartition = chooser();
   let queue: Call[] = [];
@@ -97,8 +98,9 @@ export function createPublisher(
       const calls = takeCalls();
       try {
         const batch = packBatch(calls.map((call) => call.records));
-        const positions = batch.positions(await append(pool, options.sender, batch));
-        options.appended(batch.partitions);
+        const first_offsets = await append(pool, options.sender, batch);
+        const positions = batch.positions(first_offsets);
+        options.appended(batch.appended(first_offsets));
         for (const [at, call] of calls.entries()) call.resolve(positions[at] ?? []);
       } catch (error) {
         for (const call of calls) call.reject(error);
@@ -142,7 +144,7 @@ async function append(pool: pg.Pool, sender: string, batch: Batch): Promise<read
   const run = () =>
     pool.query<{ offset_first: number }>({
       name: 'stream_append',
-      text: /* sql */ `select offset_first from stream_append($1, $2, $3, $4, $5, $6, $7, $8, $9) order by chunk`,
+      text: /* sql */ `select offset_first from stream_append($1, $2, $3, $4, $5, $6, $7, $8) offset_first`,
       values: [sender, ...batch.parameters],
     });
   try {

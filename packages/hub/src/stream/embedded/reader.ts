@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { backoff_ms, wait } from '../../base/index.ts';
-import { integers } from './batch.ts';
+import { type AppendedChunk, integers } from './batch.ts';
 import { createLatch } from './latch.ts';
 import type { AssignedPartition } from './partition.ts';
 
@@ -25,6 +25,11 @@ export interface Reader {
   remove(partition: AssignedPartition): void;
   /** Keys `${topic_id}/${partition}` that have new records; null = look everywhere. */
   appended(keys: readonly string[] | null): void;
+  /**
+   * Chunks that this process has just appended. A partition that waits for exactly them gets them from
+   * memory, which saves reading them back; the others are told that there is something to read.
+   */
+  written(chunks: readonly AppendedChunk[]): void;
   /** The partition may be able to take more. */
   hungry(partition: AssignedPartition): void;
   buffered(bytes: number): void;
@@ -157,6 +162,24 @@ export function createReader(
         if (!partition) continue;
         ready.add(partition);
         latch.open();
+      }
+    },
+    written(chunks) {
+      for (const chunk of chunks) {
+        const partition = partitions.get(keyOf(chunk));
+        if (!partition) continue;
+        const place = room() > 0 ? partition.wants() : null;
+        if (place?.offset === chunk.first_offset) {
+          // A copy: a view would keep the bytes of all chunks of that transaction.
+          const records = chunks.length > 1 ? Buffer.from(chunk.records) : chunk.records;
+          partition.take(
+            { first_offset: chunk.first_offset, day: place.day, records },
+            place.epoch,
+          );
+        } else {
+          ready.add(partition);
+          latch.open();
+        }
       }
     },
     hungry(partition) {
