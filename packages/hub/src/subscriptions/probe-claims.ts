@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { type SubscriptionRow, subscriptionColumns, subscriptionOf } from './rows.ts';
+import { isUuid, type SubscriptionRow, subscriptionColumns, subscriptionOf } from './rows.ts';
 import type { Subscription } from './types.ts';
 
 /** A subscription to be probed, with its destination as stored, which fences the result. */
@@ -66,6 +66,7 @@ export async function readTarget(
   tenant_id: string,
   id: string,
 ): Promise<ProbeTarget | null> {
+  if (!isUuid(id)) return null;
   const found = await pool.query<TargetRow>(
     /* sql */ `select ${targetColumns} from subscriptions where id = $1 and tenant_id = $2 and deleted_at is null`,
     [id, tenant_id],

@@ -15,3 +15,10 @@ export interface SubscriptionRow extends QueryResultRow, Omit<Subscription, 'ver
 export function subscriptionOf(row: SubscriptionRow): Subscription {
   return { ...row, version: Number(row.version) };
 }
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Whether the database can be asked for it; anything else is simply not there. */
+export function isUuid(id: string): boolean {
+  return uuid.test(id);
+}

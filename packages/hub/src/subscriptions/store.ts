@@ -3,7 +3,7 @@ import type pg from 'pg';
 import { uuidv7 } from 'uuidv7';
 import { canonicalAddress } from './address.ts';
 import { laneAfterMove, laneFor } from './lane-address.ts';
-import { type SubscriptionRow, subscriptionColumns, subscriptionOf } from './rows.ts';
+import { isUuid, type SubscriptionRow, subscriptionColumns, subscriptionOf } from './rows.ts';
 import {
   changeSettings,
   checkSettings,
@@ -12,7 +12,7 @@ import {
   type UrlGuard,
 } from './rules.ts';
 import type { SecretStore } from './secrets.ts';
-import { collidingTransaction } from './transaction.ts';
+import { tenantTransaction } from './transaction.ts';
 import type {
   NewSubscription,
   Subscription,
@@ -97,7 +97,7 @@ export function createSubscriptionStore({
       const owner = { tenant_id, subscription_id: id };
       const secret = await secrets.prepare(owner);
       const address = canonicalAddress(settings.kind, settings.destination);
-      const subscription = await collidingTransaction(pool, async (client) => {
+      const subscription = await tenantTransaction(pool, tenant_id, async (client) => {
         const lane_id = await laneFor(client, { tenant_id, kind: settings.kind, address });
         const made = await one(client, insert_sql, [
           id,
@@ -124,7 +124,7 @@ export function createSubscriptionStore({
     get: (tenant_id, id) => readOne(pool, tenant_id, id, ''),
 
     change(tenant_id, id, patch) {
-      return collidingTransaction(pool, async (client) => {
+      return tenantTransaction(pool, tenant_id, async (client) => {
         const current = await readOne(client, tenant_id, id, 'for update');
         const next = changeSettings(current, patch);
         checkSettings(next, guard);
@@ -139,7 +139,7 @@ export function createSubscriptionStore({
     },
 
     async remove(tenant_id, id) {
-      await collidingTransaction(pool, async (client) => {
+      await tenantTransaction(pool, tenant_id, async (client) => {
         await readOne(client, tenant_id, id, 'for update');
         await client.query('delete from secrets where subscription_id = $1', [id]);
         await client.query('update subscriptions set deleted_at = now() where id = $1', [id]);
@@ -150,7 +150,7 @@ export function createSubscriptionStore({
       const owner = { tenant_id, subscription_id: id };
       await readOne(pool, tenant_id, id, '');
       const secret = await secrets.prepare(owner);
-      const subscription = await collidingTransaction(pool, async (client) => {
+      const subscription = await tenantTransaction(pool, tenant_id, async (client) => {
         await readOne(client, tenant_id, id, 'for update');
         await secrets.insertNext(client, owner, secret, overlap_seconds);
         // Raises the version, so that every process signs with it from its next attempt on.
@@ -207,8 +207,6 @@ async function one(client: pg.ClientBase, text: string, values: unknown[]): Prom
   return subscriptionOf(row);
 }
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 async function readOne(
   client: pg.Pool | pg.ClientBase,
   tenant_id: string,
@@ -216,7 +214,7 @@ async function readOne(
   lock: '' | 'for update',
 ): Promise<Subscription> {
   const missing = new HubError('not_found', 'There is no subscription with this id.');
-  if (!uuid.test(id)) throw missing;
+  if (!isUuid(id)) throw missing;
   const found = await client.query<SubscriptionRow>(
     /* sql */ `
     select ${subscriptionColumns} from subscriptions where id = $1 and tenant_id = $2 and deleted_at is null ${lock}`,
