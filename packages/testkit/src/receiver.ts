@@ -128,12 +128,14 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
         resolve();
       });
     });
-  const down = () =>
-    new Promise<void>((resolve) => {
-      if (!server.listening) return resolve();
-      server.close(() => resolve());
-      for (const socket of sockets) socket.destroy();
-    });
+  const down = async () => {
+    if (!server.listening) return;
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+    for (const socket of sockets) socket.destroy();
+    await closed;
+    // Two turns of the event loop, so that clients in this process have seen their connections end.
+    for (let turn = 0; turn < 2; turn += 1) await new Promise(setImmediate);
+  };
   await up();
 
   const name = host.includes(':') ? `[${host}]` : host;

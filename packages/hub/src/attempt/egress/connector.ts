@@ -42,13 +42,18 @@ export function createTlsContext(extraAuthorities: readonly string[]): SecureCon
   });
 }
 
+/** What aborting a connection attempt looks like from inside. */
+const cancelled = new AttemptError('aborted', 'Nobody waits for this connection any more.');
+
 /**
  * The only place of the hub that opens outbound HTTP connections. Resolves once, vets every answer,
  * and connects to exactly those addresses; the original name is used for SNI, certificate and Host.
+ * @param cancel aborts connection attempts nobody waits for
  * @param onConnected called just before undici gets the socket and writes the request that waits for it
  */
 export function createConnector(
   parts: ConnectorParts,
+  cancel: AbortSignal,
   onConnected: (report: DialReport) => void,
 ): buildConnector.connector {
   return (options, callback) => {
@@ -58,7 +63,7 @@ export function createConnector(
       tls_ms: null,
       peer_is_private: false,
     };
-    openConnection(parts, options, report).then(
+    openConnection(parts, options, cancel, report).then(
       (socket) => {
         onConnected(report);
         callback(null, socket);
@@ -71,6 +76,7 @@ export function createConnector(
 async function openConnection(
   parts: ConnectorParts,
   options: buildConnector.Options,
+  cancel: AbortSignal,
   report: DialReport,
 ): Promise<Socket> {
   const { hostname } = options;
@@ -81,6 +87,8 @@ async function openConnection(
     const message = `No connection to ${hostname}:${port} within ${CONNECT_MS / 1000} s.`;
     limit.abort(new AttemptError('timeout', message));
   }, CONNECT_MS);
+  const onCancel = () => limit.abort(cancelled);
+  cancel.addEventListener('abort', onCancel, { once: true });
   try {
     const started_ms = parts.clock.monotonic_ms();
     const addresses = await abortable(
@@ -103,6 +111,7 @@ async function openConnection(
     return secure;
   } finally {
     clearTimeout(timer);
+    cancel.removeEventListener('abort', onCancel);
   }
 }
 

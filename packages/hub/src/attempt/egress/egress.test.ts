@@ -246,28 +246,28 @@ describe('connections', () => {
 
   it('are closed when their origin was not used for a while', async () => {
     const receiver = await receiverWith();
-    const egress = egressWith({ limits: { pool_idle_ms: 20 } });
+    const egress = egressWith({ limits: { forget_after_ms: 20 } });
     await send(egress, receiver.url);
-    expect(egress.stats().pools).toBe(1);
-    await until(() => egress.stats().pools === 0);
+    expect(egress.stats().origins).toBe(1);
+    await until(() => egress.stats().origins === 0);
     await until(() => receiver.connections.open === 0);
   });
 
   it('are kept for a bounded number of origins, the least recently used going first', async () => {
     const receivers = await Promise.all(Array.from({ length: 5 }, () => receiverWith()));
-    const egress = egressWith({ limits: { pools_max: 3 } });
+    const egress = egressWith({ limits: { origins_max: 3 } });
     for (const receiver of receivers) await send(egress, receiver.url);
-    expect(egress.stats().pools).toBe(3);
+    expect(egress.stats().origins).toBe(3);
     await until(() => receivers.filter((each) => each.connections.open === 1).length === 3);
     expect(receivers.map((each) => each.connections.open)).toEqual([0, 0, 1, 1, 1]);
   });
 
-  it('of a pool that is squeezed out finish what is in flight', async () => {
+  it('in use are not closed to make room for another origin', async () => {
     const [slow, other] = [
       await receiverWith({ behaviour: respond.ok({ delay_ms: 100 }) }),
       await receiverWith(),
     ];
-    const egress = egressWith({ limits: { pools_max: 1 } });
+    const egress = egressWith({ limits: { origins_max: 1 } });
     const [first, second] = await Promise.all([send(egress, slow.url), send(egress, other.url)]);
     expect([codeOf(first), codeOf(second)]).toEqual(['status 200', 'status 200']);
   });
@@ -307,6 +307,17 @@ describe('an exchange', () => {
     expect(codeOf(await send(egress, receiver.url, { signal: stop.signal }))).toBe('aborted');
     expect(receiver.received).toBe(20);
     expect(egress.stats().in_flight).toBe(0);
+  });
+
+  it('that ended while it waited for a connection is never sent', async () => {
+    const receiver = await receiverWith({ behaviour: respond.ok({ delay_ms: 100 }) });
+    const egress = egressWith({ limits: { connections_per_origin_max: 1 } });
+    const first = send(egress, receiver.url);
+    const second = await send(egress, receiver.url, { timeout_ms: 30 });
+    expect(codeOf(second)).toBe('timeout');
+    expect(codeOf(await first)).toBe('status 200');
+    expect(codeOf(await send(egress, receiver.url))).toBe('status 200');
+    expect(receiver.received).toBe(2);
   });
 
   it('is not called late because this process stood still', async () => {

@@ -3,10 +3,10 @@ import type { Dispatcher } from 'undici';
 import type { Clock } from '../../base/index.ts';
 import { AttemptError } from '../errors.ts';
 import type { AttemptTimings } from '../port.ts';
+import type { Connection, Connections, Taker } from './connections.ts';
 import type { DialReport } from './connector.ts';
 import type { ExchangePhase } from './failure.ts';
 import { exchangeError } from './failure.ts';
-import type { OriginPool } from './pools.ts';
 import type { EgressTarget } from './url.ts';
 
 export interface ExchangeRequest {
@@ -47,14 +47,14 @@ const noBody = Buffer.alloc(0);
 /** One listener per signal instead of one per request: thousands of attempts share a signal. */
 const running = new WeakMap<AbortSignal, Set<Exchange>>();
 
-/** Sends one request over a pool. Resolves exactly once, never rejects, never redirects, never retries. */
+/** Sends one request. Resolves exactly once, never rejects, never redirects, never retries. */
 export function runExchange(
-  entry: OriginPool,
+  connections: Connections,
   request: ExchangeRequest,
   clock: Clock,
 ): Promise<ExchangeResult> {
   return new Promise((resolve) => {
-    new Exchange(entry, request, clock, resolve).run();
+    new Exchange(connections, request, clock, resolve).run();
   });
 }
 
@@ -63,13 +63,14 @@ export function runExchange(
  * of them: by the end of the answer, an error, the timer, the signal or too large a body.
  * undici may still call back afterwards; `isSettled` makes that harmless.
  */
-class Exchange implements Dispatcher.DispatchHandler {
-  readonly #entry: OriginPool;
+class Exchange implements Dispatcher.DispatchHandler, Taker {
+  readonly #connections: Connections;
   readonly #request: ExchangeRequest;
   readonly #clock: Clock;
   readonly #resolve: (result: ExchangeResult) => void;
   readonly #started_ms: number;
   #timer: NodeJS.Timeout | undefined;
+  #connection: Connection | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   #dialled: DialReport | null = null;
   #status: number | null = null;
@@ -80,12 +81,12 @@ class Exchange implements Dispatcher.DispatchHandler {
   #isSettled = false;
 
   constructor(
-    entry: OriginPool,
+    connections: Connections,
     request: ExchangeRequest,
     clock: Clock,
     resolve: (result: ExchangeResult) => void,
   ) {
-    this.#entry = entry;
+    this.#connections = connections;
     this.#request = request;
     this.#clock = clock;
     this.#resolve = resolve;
@@ -93,12 +94,19 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   run(): void {
-    const { target, method, headers, body, timeout_ms, signal } = this.#request;
+    const { target, timeout_ms, signal } = this.#request;
     if (signal.aborted) return this.abort();
     watch(signal, this);
     this.#timer = setTimeout(expire, timeout_ms, this);
+    this.#connections.take(target.origin, this);
+  }
+
+  use(connection: Connection): void {
+    const { target, method, headers, body } = this.#request;
+    if (this.#isSettled) return this.#connections.giveBack(target.origin, connection, true);
+    this.#connection = connection;
     // undici reports even its own complaints about the arguments through onResponseError.
-    this.#entry.pool.dispatch({ path: target.path, method, headers, body }, this);
+    connection.client.dispatch({ path: target.path, method, headers, body }, this);
   }
 
   abort(): void {
@@ -113,8 +121,10 @@ class Exchange implements Dispatcher.DispatchHandler {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     if (this.#isSettled) return controller.abort(lateRequest);
     this.#controller = controller;
-    this.#dialled = this.#entry.fresh;
-    this.#entry.fresh = null;
+    const connection = this.#connection;
+    if (connection === null) return;
+    this.#dialled = connection.fresh;
+    connection.fresh = null;
   }
 
   onResponseStart(
@@ -137,12 +147,11 @@ class Exchange implements Dispatcher.DispatchHandler {
     else this.#chunks.push(kept);
     if (chunk.length <= room_bytes) return;
     // Its status is known and the rest is of no interest: as good as complete.
-    this.#succeed();
-    this.#controller?.abort(lateRequest);
+    this.#succeed(false);
   }
 
   onResponseEnd(): void {
-    this.#succeed();
+    this.#succeed(true);
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
@@ -156,32 +165,35 @@ class Exchange implements Dispatcher.DispatchHandler {
     return this.#dialled === null ? 'sent_on_kept_connection' : 'sent';
   }
 
-  #succeed(): void {
+  #succeed(isComplete: boolean): void {
     if (this.#isSettled || this.#status === null) return;
     const chunks = this.#chunks;
-    this.#settle({
+    const result: ExchangeResult = {
       answered: true,
       status: this.#status,
       headers: this.#headers,
       body: chunks === null ? noBody : chunks.length === 1 ? (chunks[0] ?? noBody) : concat(chunks),
-      peer_is_private: this.#entry.peer_is_private,
+      peer_is_private: this.#connection?.peer_is_private !== false,
       timings: this.#timings(),
-    });
+    };
+    this.#settle(result, isComplete);
   }
 
   #fail(error: AttemptError): void {
     if (this.#isSettled) return;
-    this.#settle({ answered: false, error, status: this.#status, timings: this.#timings() });
-    this.#controller?.abort(error);
+    const timings = this.#timings();
+    this.#settle({ answered: false, error, status: this.#status, timings }, false);
   }
 
-  #settle(result: ExchangeResult): void {
+  /** @param isReusable the connection is in a known state, ready for the next request */
+  #settle(result: ExchangeResult, isReusable: boolean): void {
     this.#isSettled = true;
     clearTimeout(this.#timer);
     running.get(this.#request.signal)?.delete(this);
-    // undici frees the connection in an immediate it sets after calling us. Answering after that
-    // one lets the next request of a lane use the same connection instead of opening a second.
-    queueMicrotask(() => setImmediate(this.#resolve, result));
+    const { origin } = this.#request.target;
+    if (this.#connection === null) this.#connections.leave(origin, this);
+    else this.#connections.giveBack(origin, this.#connection, isReusable);
+    this.#resolve(result);
   }
 
   #timings(): AttemptTimings {

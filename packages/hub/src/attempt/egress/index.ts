@@ -1,17 +1,17 @@
 import type { Clock } from '../../base/index.ts';
 import { AttemptError } from '../errors.ts';
-import { createConnector, createTlsContext } from './connector.ts';
+import type { ConnectionLimits } from './connections.ts';
+import { createConnections } from './connections.ts';
+import { createTlsContext } from './connector.ts';
 import type { ExchangeRequest, ExchangeResult } from './exchange.ts';
 import { runExchange } from './exchange.ts';
-import type { PoolLimits } from './pools.ts';
-import { createOriginPools } from './pools.ts';
 import type { Resolver } from './resolve.ts';
 import { createDnsResolver, shareLookups, systemResolver } from './resolve.ts';
 import type { EgressPolicy, UrlVerdict } from './url.ts';
 import { checkUrl } from './url.ts';
 
+export type { ConnectionLimits } from './connections.ts';
 export type { ExchangeRequest, ExchangeResult } from './exchange.ts';
-export type { PoolLimits } from './pools.ts';
 export type { Resolver } from './resolve.ts';
 export type { EgressPolicy, EgressTarget, UrlVerdict } from './url.ts';
 
@@ -21,7 +21,7 @@ export interface EgressOptions extends EgressPolicy {
   readonly resolver?: Resolver;
   /** Certificate authorities (PEM) trusted in addition to the usual ones. */
   readonly extra_authorities?: readonly string[];
-  readonly limits?: Partial<PoolLimits>;
+  readonly limits?: Partial<ConnectionLimits>;
 }
 
 /** The one guard for every outbound HTTP call of the hub. */
@@ -30,7 +30,7 @@ export interface Egress {
   checkUrl(url: string): UrlVerdict;
   /** One request, one result; never rejects for what a receiver, DNS or the network does. */
   exchange(request: ExchangeRequest): Promise<ExchangeResult>;
-  stats(): { readonly pools: number; readonly in_flight: number };
+  stats(): { readonly origins: number; readonly in_flight: number; readonly idle: number };
   /** Closes idle connections at once and waits for requests in flight. */
   close(): Promise<void>;
 }
@@ -47,11 +47,7 @@ export function createEgress(options: EgressOptions): Egress {
     clock,
     context: createTlsContext(options.extra_authorities ?? []),
   };
-  const pools = createOriginPools(
-    clock,
-    (onConnected) => createConnector(parts, onConnected),
-    options.limits,
-  );
+  const connections = createConnections(clock, parts, options.limits);
   const verdicts = new Map<string, UrlVerdict>();
   let isClosed = false;
 
@@ -65,17 +61,12 @@ export function createEgress(options: EgressOptions): Egress {
       }
       return verdict;
     },
-    async exchange(request) {
-      if (isClosed) return closedResult();
-      const entry = pools.acquire(request.target.origin);
-      const result = await runExchange(entry, request, clock);
-      pools.release(entry);
-      return result;
-    },
-    stats: () => pools.stats(),
+    exchange: (request) =>
+      isClosed ? Promise.resolve(closedResult()) : runExchange(connections, request, clock),
+    stats: () => connections.stats(),
     close() {
       isClosed = true;
-      return pools.close();
+      return connections.close();
     },
   };
 }
