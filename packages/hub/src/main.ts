@@ -105,6 +105,7 @@ export async function createHub(
       data_dir: settings.dataDir,
     }),
   );
+  await keyring.check();
   const egress = createEgress({
     allow_private: settings.allowPrivateSinks,
     allow_http: settings.allowPrivateSinks,

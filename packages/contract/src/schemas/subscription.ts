@@ -81,7 +81,8 @@ export const SubscriptionCreate = Type.Object(
 
 export const SubscriptionPatch = Type.Object(
   {
-    destination: Type.Optional(WebhookDestination),
+    // Members that are absent stay as they are.
+    destination: Type.Optional(Type.Partial(WebhookDestination, { ...closed, minProperties: 1 })),
     event_types: Type.Optional(EventTypes),
     ...settable,
   },

@@ -1,59 +1,32 @@
-import { TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
-import { HubError } from '@streaming-hub/contract';
-import Fastify, { type FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTestServer, type TestServer } from '../http/testing.ts';
 import { openSubscriptions, type SubscriptionsFixture } from './fixture.ts';
 import { subscriptionRoutes } from './index.ts';
 
 let at: SubscriptionsFixture;
-let app: FastifyInstance;
+let server: TestServer;
 
 beforeAll(async () => {
   at = await openSubscriptions();
   await at.subscriptions.verifier.start();
-  app = Fastify({ ajv: { customOptions: { removeAdditional: false } } });
-  app.setValidatorCompiler(TypeBoxValidatorCompiler);
-  app.decorateRequest('principal');
-  app.addHook('onRequest', async (request) => {
-    const tenant_id = String(request.headers['x-tenant-id'] ?? 'tenant');
-    request.principal = { tenant_id, permission: 'admin', api_key_id: null };
+  const routes = subscriptionRoutes({
+    subscriptions: at.subscriptions,
+    timeout_seconds_default: 15,
   });
-  app.setErrorHandler((error: unknown, _, reply) => {
-    if (error instanceof HubError)
-      return reply.code(error.status).send({ code: error.code, errors: error.errors });
-    const { validation, message } = error as { validation?: unknown; message: string };
-    return reply
-      .code(validation ? 422 : 500)
-      .send({ code: validation ? 'validation_failed' : 'internal', message });
-  });
-  await app.register(
-    subscriptionRoutes({ subscriptions: at.subscriptions, timeout_seconds_default: 15 }),
-  );
+  server = await startTestServer({ pool: at.database.pool, routes: [routes] });
 });
 afterAll(async () => {
   await at.subscriptions.verifier.stop();
-  await app.close();
+  await server.close();
   await at.close();
 });
 
-async function call(
+const call = (
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
   url: string,
-  body?: object,
+  payload?: object,
   tenant = 'tenant',
-) {
-  const answer = await app.inject({
-    method,
-    url,
-    headers: { 'x-tenant-id': tenant },
-    ...(body ? { payload: body } : {}),
-  });
-  return {
-    status: answer.statusCode,
-    headers: answer.headers,
-    body: answer.body === '' ? null : answer.json(),
-  };
-}
+) => server.call(tenant, { method, url, ...(payload ? { payload } : {}) });
 
 const minimal = {
   destination: { url: 'https://a.example/' },
@@ -135,7 +108,9 @@ describe('subscription routes', () => {
     );
     expect(second.body.data).toHaveLength(2);
     expect(second.body.next_cursor).toBeNull();
-    expect(new Set([...first.body.data, ...second.body.data].map((one) => one.id)).size).toBe(5);
+    expect(
+      new Set([...first.body.data, ...second.body.data].map((one: { id: string }) => one.id)).size,
+    ).toBe(5);
     expect(JSON.stringify(first.body)).not.toContain('whsec_');
     expect((await call('GET', '/v1/subscriptions?cursor=nonsense')).body.code).toBe(
       'invalid_cursor',
@@ -172,6 +147,14 @@ describe('subscription routes', () => {
     });
     expect(changed.body).toMatchObject({ hold_seconds: null, retry_schedule_seconds: [0, 5] });
     expect((await call('PATCH', url, {})).status).toBe(422);
+    expect((await call('PATCH', url, { destination: {} })).status).toBe(422);
+    expect((await call('PATCH', url, { destination: { verb: 'PUT' } })).status).toBe(422);
+    const patient = await call('PATCH', url, { destination: { timeout_seconds: 20 } });
+    expect(patient.body.destination).toEqual({
+      url: 'https://a.example/',
+      headers: {},
+      timeout_seconds: 20,
+    });
     expect((await call('POST', `${url}/verify`)).body.verification_state).toBe('active');
     const rotated = await call('POST', `${url}/secret/rotate`, { overlap_seconds: 60 });
     expect(rotated.status).toBe(200);

@@ -20,6 +20,9 @@ import type {
   SubscriptionSettings,
 } from './types.ts';
 
+/** Live subscriptions of one tenant. Every event is matched with all of them. */
+const tenantSubscriptions_max = 10_000;
+
 export interface SubscriptionStoreParts {
   readonly pool: pg.Pool;
   readonly guard: UrlGuard;
@@ -28,7 +31,7 @@ export interface SubscriptionStoreParts {
 
 /** All of it by tenant: another tenant's subscription is not found. Every method throws HubError. */
 export interface SubscriptionStore {
-  /** `validation_failed` | `destination_refused`. The secret is in this answer and nowhere else. */
+  /** `validation_failed` | `destination_refused` | `conflict` (too many). The secret is in this answer and nowhere else. */
   create(
     tenant_id: string,
     given: NewSubscription,
@@ -98,6 +101,7 @@ export function createSubscriptionStore({
       const secret = await secrets.prepare(owner);
       const address = canonicalAddress(settings.kind, settings.destination);
       const subscription = await tenantTransaction(pool, tenant_id, async (client) => {
+        await refuseTooMany(client, tenant_id);
         const lane_id = await laneFor(client, { tenant_id, kind: settings.kind, address });
         const made = await one(client, insert_sql, [
           id,
@@ -194,6 +198,19 @@ async function consequences(
     // The owner's switch is stronger than the hub's: it takes the hub's reason away.
     patch.enabled === undefined ? current.disabled_reason : null,
   ];
+}
+
+/** @throws HubError `conflict` */
+async function refuseTooMany(client: pg.ClientBase, tenant_id: string): Promise<void> {
+  const found = await client.query<{ live: number }>(
+    /* sql */ `
+    select count(*)::integer as live from (
+      select 1 from subscriptions where tenant_id = $1 and deleted_at is null limit $2) s`,
+    [tenant_id, tenantSubscriptions_max],
+  );
+  if ((found.rows[0]?.live ?? 0) < tenantSubscriptions_max) return;
+  const message = `A tenant has at most ${tenantSubscriptions_max} subscriptions; delete one first.`;
+  throw new HubError('conflict', message);
 }
 
 function same(a: object, b: object): boolean {
