@@ -38,6 +38,14 @@ export function createAuthenticate(options: AuthenticateOptions): Authenticate {
 }
 
 function withoutCredential(headers: IncomingHttpHeaders, default_tenant_id: string): Authenticated {
+  if (!namesThisMachine(headers.host)) {
+    return {
+      ok: false,
+      problem: 'forbidden',
+      detail:
+        'Without authentication the hub answers only to localhost, 127.0.0.1 and [::1], so that no web page can reach it under a name of its own; use one of these, or set STREAMING_HUB_AUTH=api-key.',
+    };
+  }
   const named = headers['x-tenant-id'];
   const tenant_id = typeof named === 'string' && named !== '' ? named : default_tenant_id;
   if (!isTenantId(tenant_id)) {
@@ -49,6 +57,11 @@ function withoutCredential(headers: IncomingHttpHeaders, default_tenant_id: stri
     };
   }
   return { ok: true, principal: { tenant_id, permission: 'operator', api_key_id: null } };
+}
+
+/** A page in a browser can point its own host name at loopback, but it cannot choose another Host header. */
+function namesThisMachine(host: string | undefined): boolean {
+  return host !== undefined && /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/i.test(host);
 }
 
 function byApiKey(options: AuthenticateOptions): Authenticate {

@@ -12,10 +12,13 @@ export function installIdentity(app: FastifyInstance, authenticate: Authenticate
   app.decorateRequest('principal');
   app.addHook('onRequest', async (request, reply) => {
     request.trace_id = traceIdOf(request.headers.traceparent);
-    reply.header('x-trace-id', request.trace_id);
+    reply.headers({ 'x-trace-id': request.trace_id, 'x-content-type-options': 'nosniff' });
     if (request.is404) return;
+    refuseEncodedBody(request);
     const needed = neededPermission(request);
     if (needed === 'public') return;
+    // What belongs to a tenant is kept by nobody on the way.
+    reply.header('cache-control', 'no-store');
     const result = await authenticate(request.headers);
     if (!result.ok) throw refusal(result.problem, result.detail);
     if (!may(result.principal, needed)) {
@@ -26,6 +29,13 @@ export function installIdentity(app: FastifyInstance, authenticate: Authenticate
     }
     request.principal = result.principal;
   });
+}
+
+/** Bodies are kept byte for byte, so a compressed one would be stored compressed. */
+function refuseEncodedBody(request: FastifyRequest): void {
+  const encoding = request.headers['content-encoding'];
+  if (encoding === undefined || encoding === 'identity') return;
+  throw new HubError('unsupported_media_type', 'Send the body without Content-Encoding.');
 }
 
 /** What a route declares; else by its place: operators' pages, where data goes, other changes, reading. */

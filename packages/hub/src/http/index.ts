@@ -1,4 +1,5 @@
 export type { HttpParts, PublishSettings } from './parts.ts';
+export type { RateLimitSettings } from './rate-limit.ts';
 export type { Readiness, ReadinessCheck, ReadinessReport } from './readiness.ts';
 export { createReadiness } from './readiness.ts';
 export { buildHttpServer } from './server.ts';

@@ -13,6 +13,7 @@ import type { Authenticate } from '../auth/index.ts';
 import type { Clock, Logger } from '../base/index.ts';
 import type { Metrics } from '../metrics/index.ts';
 import type { Stream } from '../stream/index.ts';
+import type { RateLimitSettings } from './rate-limit.ts';
 import type { Readiness } from './readiness.ts';
 
 /** Everything the HTTP surface looks at. It starts nothing and owns nothing of it. */
@@ -26,6 +27,8 @@ export interface HttpParts {
   readonly log: Logger;
   readonly clock: Clock;
   readonly publish: PublishSettings;
+  /** Limits `GET /v1/events` per tenant; without it there is no limit. */
+  readonly pull?: RateLimitSettings;
   /** Serves `/metrics`. */
   readonly metricsEnabled: boolean;
   /** Tells the ingest that a topic is new; a hub without ingest has nobody to tell. */

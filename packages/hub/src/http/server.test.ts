@@ -81,6 +81,25 @@ describe('problems', () => {
     expect(answer.headers['x-trace-id']).toBe(trace_id);
   });
 
+  it('refuses a compressed body', async () => {
+    const answer = await server.call('acme', {
+      method: 'POST',
+      url: '/v1/events',
+      headers: { 'content-type': 'application/cloudevents+json', 'content-encoding': 'gzip' },
+      payload: Buffer.from([31, 139, 8]),
+    });
+    expect(answer.status).toBe(415);
+  });
+
+  it('answers to this machine only while nobody has to authenticate', async () => {
+    for (const host of ['localhost:8090', '127.0.0.1:1', '[::1]:8090', 'LOCALHOST']) {
+      expect((await server.call('acme', get('/v1/events', { host }))).status, host).toBe(200);
+    }
+    for (const host of ['evil.example', 'localhost.evil.example', '10.0.0.1:8090']) {
+      expect((await server.call('acme', get('/v1/events', { host }))).status, host).toBe(403);
+    }
+  });
+
   it('refuses a malformed tenant header', async () => {
     const answer = await server.call('no/such tenant', get('/v1/events'));
     expect(answer).toMatchObject({ status: 422, body: { errors: [{ field: 'x-tenant-id' }] } });

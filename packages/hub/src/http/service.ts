@@ -16,9 +16,12 @@ export interface HttpServiceOptions {
   readonly drain_ms: number;
 }
 
+/** Requests still running this long after the server stopped taking new ones are cut off. */
+const closeTimeout_ms = 10_000;
+
 /**
  * Listens, and on `stop` first turns `/readyz` to 503, keeps serving for `drain_ms`, then closes:
- * running requests finish, idle connections end.
+ * running requests finish (within a bound), idle connections end.
  */
 export function createHttpService(options: HttpServiceOptions): HttpService {
   const { app, address, readiness, drain_ms } = options;
@@ -35,7 +38,9 @@ export function createHttpService(options: HttpServiceOptions): HttpService {
     readiness.drain();
     const started = await starting?.catch(() => null);
     if (started) await wait(drain_ms);
+    const cutOff = setTimeout(() => app.server.closeAllConnections(), closeTimeout_ms);
     await app.close();
+    clearTimeout(cutOff);
     url = null;
   }
 

@@ -9,6 +9,7 @@ import { createAuthenticate } from '../auth/index.ts';
 import { createLog, systemClock } from '../base/index.ts';
 import { createMetrics } from '../metrics/index.ts';
 import { type OutgoingRecord, type Stream, UnknownTopicError } from '../stream/index.ts';
+import type { RateLimitSettings } from './rate-limit.ts';
 import { createReadiness, type ReadinessCheck } from './readiness.ts';
 import { buildHttpServer } from './server.ts';
 
@@ -63,6 +64,7 @@ interface TestOptions {
   /** Instead of the test database's own. */
   readonly pool?: pg.Pool;
   readonly onTopicCreated?: () => Promise<void>;
+  readonly pull?: RateLimitSettings;
 }
 
 export async function startTestServer(options: TestOptions = {}): Promise<TestServer> {
@@ -89,6 +91,7 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
     clock: systemClock,
     publish: { topicAutoCreate: options.topicAutoCreate ?? true, topicPartitions: 3 },
     onTopicCreated: options.onTopicCreated ?? (async () => void created.push('refresh')),
+    ...(options.pull && { pull: options.pull }),
     routes: options.routes ?? [],
   });
   holdAnswersToTheirSchemas(app);

@@ -9,6 +9,13 @@ export interface DescribedSetting {
   readonly from: 'environment' | 'default';
 }
 
+/** Names of given variables that nothing acts on yet: worth a warning at the start. */
+export function settingsWithoutEffect(settings: Settings): readonly string[] {
+  return Object.values<Setting<unknown>>(settingsTable)
+    .filter((setting) => setting.planned && settings.given.has(setting.name))
+    .map((setting) => setting.name);
+}
+
 const mask = '***';
 
 /** The effective configuration, one entry per setting that has a value, safe to print and log. */

@@ -2,7 +2,7 @@ export type { ListenAddress } from './address.ts';
 export { isLoopback, parseListenAddress } from './address.ts';
 export { contractRules } from './contract-rules.ts';
 export type { DescribedSetting } from './describe.ts';
-export { describeSettings } from './describe.ts';
+export { describeSettings, settingsWithoutEffect } from './describe.ts';
 export { SettingsError } from './error.ts';
 export { kekId } from './kek.ts';
 export { readSettings } from './read.ts';

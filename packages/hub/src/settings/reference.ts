@@ -5,7 +5,8 @@ const cell = (text: string) => text.replaceAll('|', '\\|');
 
 function row(setting: Setting<unknown>): string {
   const secret = setting.secret ? ' **Secret.**' : '';
-  return `| \`${setting.name}\` | ${cell(setting.defaultText)} | ${cell(setting.accepts)} | ${cell(setting.description)}${secret} |`;
+  const planned = setting.planned ? ' *Nothing acts on it yet.*' : '';
+  return `| \`${setting.name}\` | ${cell(setting.defaultText)} | ${cell(setting.accepts)} | ${cell(setting.description)}${secret}${planned} |`;
 }
 
 /** The reference page, in Markdown, from the declared table. */

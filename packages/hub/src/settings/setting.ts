@@ -23,6 +23,8 @@ export interface Setting<T> {
   readonly description: string;
   /** Never printed, never logged. */
   readonly secret: boolean;
+  /** Understood and checked, but nothing acts on it yet. */
+  readonly planned: boolean;
   defaultFor(basis: Basis): T;
   /** The default as the reference page shows it. */
   readonly defaultText: string;
@@ -61,6 +63,7 @@ interface Options<T> {
   readonly default: T | Depends<T>;
   readonly description: string;
   readonly secret?: boolean;
+  readonly planned?: boolean;
 }
 
 interface Grammar<T> {
@@ -80,6 +83,7 @@ function declare<T>(name: string, options: Options<T>, grammar: Grammar<T>): Set
     name: settingPrefix + name,
     description: options.description,
     secret: options.secret ?? false,
+    planned: options.planned ?? false,
     defaultFor: (basis) => (given instanceof Depends ? given.of(basis) : given),
     defaultText:
       given instanceof Depends ? given.text : constant === '' ? 'empty' : `\`${constant}\``,

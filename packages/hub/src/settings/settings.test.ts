@@ -7,6 +7,7 @@ import {
   SettingsError,
   settingsReference,
   settingsTable,
+  settingsWithoutEffect,
 } from './index.ts';
 
 const kek = randomBytes(32).toString('base64');
@@ -289,6 +290,14 @@ describe('what is shown', () => {
       value: 'production',
       from: 'default',
     });
+  });
+
+  it('names given settings that nothing acts on yet', () => {
+    const settings = readSettings({
+      STREAMING_HUB_DLQ_GROUP: 'mine',
+      STREAMING_HUB_PULL_RATE: '5',
+    });
+    expect(settingsWithoutEffect(settings)).toEqual(['STREAMING_HUB_DLQ_GROUP']);
   });
 
   it('every default can be written into its own variable', () => {

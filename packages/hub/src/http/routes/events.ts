@@ -3,6 +3,7 @@ import Type from 'typebox';
 import { readFactsOfEvent, toDeliveryView } from '../../deliveries/index.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { HttpParts, HubApp } from '../parts.ts';
+import { createRateLimit } from '../rate-limit.ts';
 import { readEvent, readEventSequence, readEvents } from '../reads/events.ts';
 import { asUuid, idPath, limitOf } from '../schemas.ts';
 
@@ -17,6 +18,7 @@ const EventFeed = Type.Object(
 
 export function eventRoutes(app: HubApp, parts: HttpParts): void {
   const { pool } = parts;
+  const limitPull = parts.pull ? createRateLimit(parts.pull, parts.clock) : null;
 
   // A feed: `next_cursor` is always there, so that a reader at the end can come back for what
   // arrives later; `has_more` says whether it is worth asking at once.
@@ -25,6 +27,7 @@ export function eventRoutes(app: HubApp, parts: HttpParts): void {
     { schema: { querystring: PageQuery, response: { 200: EventFeed } } },
     async (request, reply) => {
       const { cursor } = request.query;
+      limitPull?.(request.principal.tenant_id, reply);
       const after = cursor === undefined ? 0 : decodeCursor(list, cursor, 1)[0];
       const { tenant_id } = request.principal;
       const found = await readEvents(pool, { tenant_id, after, limit: limitOf(request.query) });

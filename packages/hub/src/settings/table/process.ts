@@ -59,11 +59,13 @@ export const processSettings = {
     description: 'Requests to `GET /v1/events` that one tenant may make at once.',
   }),
   idempotencyTtl_ms: duration('IDEMPOTENCY_TTL', {
+    planned: true,
     default: 24 * 3_600_000,
     min_ms: 60_000,
     description: 'How long the answer of a request with an `Idempotency-Key` is kept.',
   }),
   idempotencyReapInterval_ms: duration('IDEMPOTENCY_REAP_INTERVAL', {
+    planned: true,
     default: 300_000,
     min_ms: 1_000,
     description: 'How often expired idempotency keys are removed.',

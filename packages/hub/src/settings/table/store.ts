@@ -47,10 +47,12 @@ export const storeSettings = {
     description: 'Weeks for which partitions exist ahead of time.',
   }),
   partitionRetentionEnabled: flag('PARTITION_RETENTION_ENABLED', {
+    planned: true,
     default: false,
     description: 'Drops partitions older than the horizon.',
   }),
   partitionRetentionHorizon_ms: duration('PARTITION_RETENTION_HORIZON', {
+    planned: true,
     default: 0,
     max_ms: 10 * 366 * 24 * hour_ms,
     description:

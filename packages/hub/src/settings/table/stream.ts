@@ -82,6 +82,7 @@ export const streamSettings = {
     description: 'Partitions of a topic that the hub creates.',
   }),
   reconcilerEnabled: flag('RECONCILER_ENABLED', {
+    planned: true,
     default: true,
     description: 'Looks for new topics, and for topics and manifests that disagree.',
   }),
@@ -92,23 +93,27 @@ export const streamSettings = {
     description: 'How often new topics are looked for.',
   }),
   manifestRefreshInterval_ms: duration('MANIFEST_REFRESH_INTERVAL', {
+    planned: true,
     default: 300 * second_ms,
     bare_unit_ms: second_ms,
     min_ms: second_ms,
     description: 'How often the catalogue of event types is refreshed from producers.',
   }),
   dlqGroup: word('DLQ_GROUP', {
+    planned: true,
     default: new Depends(({ env }) => `streaming-hub-dlq.${env}`, '`streaming-hub-dlq.<env>`'),
     accepts: '1 to 249 letters, digits, dots, - or _',
     pattern: /^[A-Za-z0-9._-]{1,249}$/,
     description: "Consumer group that watches producers' dead-letter topics.",
   }),
   dlqRetention_ms: duration('DLQ_RETENTION', {
+    planned: true,
     default: 168 * 3_600 * second_ms,
     min_ms: 60 * second_ms,
     description: "How long producers' dead letters are kept.",
   }),
   dlqPruneInterval_ms: duration('DLQ_PRUNE_INTERVAL', {
+    planned: true,
     default: 3_600 * second_ms,
     min_ms: second_ms,
     description: "How often producers' dead letters beyond their retention are removed.",
