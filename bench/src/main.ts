@@ -10,9 +10,12 @@ import { openBench } from './environment.ts';
 import type { Result } from './figures.ts';
 import { load, machine } from './machine.ts';
 import { p1 } from './p1.ts';
+import { p2 } from './p2.ts';
+import { p3 } from './p3.ts';
+import { p11 } from './p11.ts';
 import { printResult } from './print.ts';
 
-const scenarios = { P1: p1 } as const;
+const scenarios = { P1: p1, P2: p2, P3: p3, P11: p11 } as const;
 type Id = keyof typeof scenarios;
 const ids = Object.keys(scenarios) as Id[];
 

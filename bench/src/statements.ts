@@ -15,7 +15,7 @@ export async function noteStatements(
   if (!bench.options.profile) return;
   const answer = await database.pool.query<Record<string, number | string>>(/* sql */ `
     select calls, round(total_exec_time)::int as total_ms, rows, round((total_exec_time / calls)::numeric, 3) as mean_ms,
-           toplevel, wal_bytes::bigint as wal_bytes, regexp_replace(left(query, 160), '\s+', ' ', 'g') as query
+           toplevel, wal_bytes::bigint as wal_bytes, regexp_replace(left(query, 160), '[[:space:]]+', ' ', 'g') as query
     from pg_stat_statements where dbid = (select oid from pg_database where datname = current_database())
     order by total_exec_time desc limit 15`);
   const lines = answer.rows.map((row) => Object.values(row).join('\t'));
