@@ -26,6 +26,7 @@ export interface ConnectionLimits {
   readonly origins_max: number;
   readonly connections_per_origin_max: number;
   readonly forget_after_ms: number;
+  readonly connection_age_max_ms: number;
 }
 
 /** One connection, used by one exchange at a time. undici reconnects it when it was closed while idle. */
@@ -79,6 +80,7 @@ export function createConnections(
   const origins_max = limits.origins_max ?? ORIGINS_MAX;
   const per_origin_max = limits.connections_per_origin_max ?? CONNECTIONS_PER_ORIGIN_MAX;
   const forget_after_ms = limits.forget_after_ms ?? FORGET_AFTER_MS;
+  const age_max_ms = limits.connection_age_max_ms ?? CONNECTION_AGE_MAX_MS;
   const origins = new Map<string, Origin>();
   let sweeper: NodeJS.Timeout | null = null;
   let onDrained: (() => void) | null = null;
@@ -193,7 +195,7 @@ export function createConnections(
       const entry = origins.get(origin);
       if (entry === undefined) return destroy(kept); // cannot be: an origin in use is never forgotten
       kept.used_at_ms = clock.monotonic_ms();
-      const isYoung = kept.used_at_ms - kept.connected_at_ms < CONNECTION_AGE_MAX_MS;
+      const isYoung = kept.used_at_ms - kept.connected_at_ms < age_max_ms;
       const isKept = isReusable && isYoung && onDrained === null;
       if (!isKept) destroy(kept);
       const next = entry.waiting.shift();

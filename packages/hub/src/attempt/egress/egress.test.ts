@@ -282,6 +282,29 @@ describe('connections', () => {
     expect(receiver.received).toBe(2);
   });
 
+  it('are vetted again after a while, however busy they are', async () => {
+    const receiver = await receiverWith();
+    const answers = ['127.0.0.1', '169.254.169.254'];
+    const egress = egressWith({
+      resolver: async () => [answers.shift() ?? ''],
+      limits: { connection_age_max_ms: 100 },
+    });
+    const url = `http://rebind.test:${receiver.port}/`;
+    expect(codeOf(await send(egress, url))).toBe('status 200');
+    await until(async () => codeOf(await send(egress, url)) === 'egress_refused');
+    expect(receiver.connections.accepted).toBe(1);
+  });
+
+  it('in use finish before the egress is closed', async () => {
+    const receiver = await receiverWith({ behaviour: respond.ok({ delay_ms: 100 }) });
+    const egress = egressWith({ limits: { connections_per_origin_max: 1 } });
+    const pending = [send(egress, receiver.url), send(egress, receiver.url)];
+    await until(() => receiver.received === 1);
+    await egress.close();
+    expect(egress.stats()).toEqual({ origins: 0, in_flight: 0, idle: 0 });
+    expect((await Promise.all(pending)).map(codeOf)).toEqual(['status 200', 'status 200']);
+  });
+
   it('all end when the egress closes, and nothing is sent afterwards', async () => {
     const receiver = await receiverWith();
     const egress = egressWith();

@@ -94,7 +94,7 @@ export function createWebhookSink(options: WebhookSinkOptions): Sink {
       try {
         return await send(request, verdict.target, signal);
       } catch (error) {
-        const message = 'The hub could not build or send the request.';
+        const message = `The hub could not build the request: ${(error as Error).message}`;
         return failure(new AttemptError('hub_error', message, error));
       }
     },
