@@ -98,7 +98,7 @@ test('two processes racing through one partition store every record once, in ord
 test('a process that is ahead of the database goes back to the stored position', async () => {
   const handler = handlerOn(db.pool);
   await handler.onBatch(batchOf(ten(0)));
-  await db.pool.query('update stream_positions set next_offset = 4');
+  await db.pool.query('insert into ingested_batches values ($1, 0, 1000, 4)', [topic]);
   expect(await handler.onBatch(batchOf(ten(10)))).toBe(4);
   expect(await storedPosition(db.pool)).toBe(4);
 });
@@ -134,4 +134,25 @@ test('the gate of the process is waited for before anything is written', async (
   opened.resolve();
   await running;
   expect(order).toEqual(['gate', 'open', 'written']);
+});
+
+test("of a partition's batches only the last few hundred are kept, its position always", async () => {
+  const handler = handlerOn(db.pool);
+  const system = { attributes: { systemevent: 'true' } };
+  for (let offset = 0; offset < 600; offset++) {
+    await handler.onBatch(batchOf([recordAt(offset, system)]));
+  }
+  await handler.onBatch(batchOf([recordAt(0, { ...system, partition: 3 })]));
+  const kept = await db.pool.query('select count(*)::integer as n from ingested_batches');
+  expect(kept.rows[0]?.n).toBeLessThanOrEqual(512);
+  const positions = await db.pool.query(
+    'select topic, partition, next_offset from stream_positions order by partition',
+  );
+  expect(positions.rows).toEqual([
+    { topic, partition: 0, next_offset: 600 },
+    { topic, partition: 3, next_offset: 1 },
+  ]);
+  expect(await handlerOn(db.pool).loadPositions([partition, { topic, partition: 9 }])).toEqual(
+    new Map([[key, 600]]),
+  );
 });

@@ -4,8 +4,6 @@ import { headersJson } from './headers.ts';
 import type { SortedBatch } from './sort.ts';
 
 const detail_characters_max = 1000;
-/** A UTF-16 unit is at most three bytes in UTF-8. */
-const utf8_bytes_per_unit_max = 3;
 
 /** Appends texts and bodies to one buffer and remembers where they begin (from 1, as SQL counts). */
 class Blob {
@@ -45,7 +43,7 @@ const noZero = (text: string) => text.slice(0, detail_characters_max).replaceAll
 export function batchParameters(batch: SortedBatch): unknown[] {
   const attributes = batch.events.map(({ event }) => JSON.stringify(event.attributes));
   const headers = batch.quarantined.map(({ record }) => headersJson(record.headers));
-  const blob = new Blob(bytesMax(batch, attributes, headers));
+  const blob = new Blob(bytesOf(batch, attributes, headers));
   return [
     ...eventParameters(batch, attributes, blob),
     ...quarantineParameters(batch, headers, blob),
@@ -53,15 +51,14 @@ export function batchParameters(batch: SortedBatch): unknown[] {
   ];
 }
 
-function bytesMax(
+function bytesOf(
   batch: SortedBatch,
   attributes: readonly string[],
   headers: readonly string[],
 ): number {
-  let units = 0;
-  for (const text of attributes) units += text.length;
-  for (const text of headers) units += text.length;
-  let bytes = units * utf8_bytes_per_unit_max;
+  let bytes = 0;
+  for (const text of attributes) bytes += Buffer.byteLength(text);
+  for (const text of headers) bytes += Buffer.byteLength(text);
   for (const { body } of batch.events) bytes += body?.length ?? 0;
   for (const { record } of batch.quarantined) bytes += record.value?.length ?? 0;
   return bytes;

@@ -16,9 +16,13 @@ export async function readPositions(
 ): Promise<ReadonlyMap<string, number>> {
   const result = await pool.query<Row>(
     /* sql */ `
-      select s.topic, s.partition, s.next_offset
+      select b.topic, b.partition, b.next_offset
       from unnest($1::text[], $2::integer[]) u(topic, partition)
-      join stream_positions s on s.topic = u.topic and s.partition = u.partition`,
+      cross join lateral (
+        select * from ingested_batches i
+        where i.topic = u.topic and i.partition = u.partition
+        order by i.number desc limit 1
+      ) b`,
     [partitions.map(({ topic }) => topic), partitions.map(({ partition }) => partition)],
   );
   return new Map(result.rows.map((row) => [partitionKey(row), Number(row.next_offset)]));

@@ -3,8 +3,9 @@
  *
  * Steps, in this order, each a statement with its own snapshot (read committed):
  *   1. fence       the stored position must be the one the caller started from; otherwise nothing
- *                  is written and the stored position is returned. The row lock is held to commit,
- *                  so of two processes that hold the same partition one waits and then loses.
+ *                  is written and the stored position is returned. Batches of a partition are
+ *                  numbered by a unique key, so of two processes that hold the same partition one
+ *                  waits for the other and then loses.
  *   2. quarantine  records that can never be events; keyed by their place on the stream.
  *   3. match       once per distinct (tenant, origin, type, major) of the batch, not per event:
  *                  `k_*` are those keys, `e_key` says which one an event has. Before the gate,
@@ -28,6 +29,32 @@
 export const ingest = /* sql */ `
 create sequence arrival_sequence;
 
+-- The truth about what has been ingested: the newest row of a partition. Append-only, because a row
+-- updated by every batch is a chain that every batch walks while an old snapshot is open: 30 000
+-- batches of one event under one took 0.6 ms of database time at first and 2.1 ms at the end.
+drop table stream_positions;
+create table ingested_batches (
+  topic       text not null,
+  partition   integer not null,
+  number      bigint not null,
+  next_offset bigint not null,
+  ingested_at timestamptz not null default now(),
+  primary key (topic, partition, number)
+);
+
+-- Walks from partition to partition, not through their rows.
+create view stream_positions as
+with recursive newest as (
+  (select b.topic, b.partition, b.next_offset, b.ingested_at from ingested_batches b
+   order by b.topic desc, b.partition desc, b.number desc limit 1)
+  union all
+  select b.* from newest n cross join lateral (
+    select b.topic, b.partition, b.next_offset, b.ingested_at from ingested_batches b
+    where (b.topic, b.partition) < (n.topic, n.partition)
+    order by b.topic desc, b.partition desc, b.number desc limit 1) b
+)
+select topic, partition, next_offset, ingested_at as updated_at from newest;
+
 create function ingest_batch(
   p_topic text, p_partition integer, p_expected bigint, p_next bigint, p_blob bytea,
   k_tenant text[], k_origin text[], k_type text[], k_wildcard text[], k_major integer[],
@@ -42,28 +69,36 @@ set enable_bitmapscan = off
 set enable_nestloop = off
 as $$
 declare
+  batches_kept constant integer := 256;
+  last_number bigint;
   event_count integer := coalesce(array_length(e_id, 1), 0);
   m_event  integer[];
   m_lane   integer[];
   m_number integer[];
   base     bigint;
 begin
-  applied := true;
-  position_now := p_next;
   stored_count := 0;
   delivery_count := 0;
 
-  update stream_positions set next_offset = p_next, updated_at = now()
-  where topic = p_topic and partition = p_partition and next_offset = p_expected;
-  if not found then
-    insert into stream_positions (topic, partition, next_offset) values (p_topic, p_partition, p_next)
+  select b.number, b.next_offset into last_number, position_now from ingested_batches b
+  where b.topic = p_topic and b.partition = p_partition order by b.number desc limit 1;
+  applied := last_number is null or position_now = p_expected;
+  if applied then
+    last_number := coalesce(last_number, 0) + 1;
+    insert into ingested_batches (topic, partition, number, next_offset)
+    values (p_topic, p_partition, last_number, p_next)
     on conflict do nothing;
-    if not found then
-      applied := false;
-      select s.next_offset into strict position_now from stream_positions s
-      where s.topic = p_topic and s.partition = p_partition;
-      return;
-    end if;
+    applied := found;
+  end if;
+  if not applied then
+    select b.next_offset into strict position_now from ingested_batches b
+    where b.topic = p_topic and b.partition = p_partition order by b.number desc limit 1;
+    return;
+  end if;
+  position_now := p_next;
+  if last_number % batches_kept = 0 then
+    delete from ingested_batches b
+    where b.topic = p_topic and b.partition = p_partition and b.number <= last_number - batches_kept;
   end if;
 
   if array_length(q_id, 1) > 0 then
