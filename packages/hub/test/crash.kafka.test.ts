@@ -13,6 +13,26 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openKafkaStream, type Stream } from '../src/stream/index.ts';
 import { eventsOf, reckon, subscribeAll } from './workload.ts';
 
+/** Where the missing ones are, for whoever reads the failure. */
+async function explain(database: TestDatabase, hubs: readonly HubProcess[]): Promise<void> {
+  for (const text of [
+    'select count(*) from event_inbox',
+    'select count(*) from deliveries',
+    'select state, count(*), min(due_at), max(due_at), max(attempts) from retries group by 1',
+    'select crashes, started, count(*) from suspects group by 1, 2',
+    'select reason, count(*) from dead_letters group by 1',
+    'select outcome, final, count(*) from delivery_attempts group by 1, 2',
+    `select l.id, l.address, l.settled_through, (select count(*) from deliveries d where d.lane_id = l.id and d.seq > l.settled_through) as beyond,
+       (select s.lease_until - now() from shards s where s.shard = l.shard) as lease from lanes l`,
+    'select now(), count(*), min(lease_until), owner from shards group by owner',
+    'select * from processes',
+  ]) {
+    const answer = await database.pool.query(text);
+    process.stderr.write(`${text}\n${answer.rows.map((row) => JSON.stringify(row)).join('\n')}\n`);
+  }
+  for (const hub of hubs) process.stderr.write(`${hub.log().slice(-3_000)}\n`);
+}
+
 const tenants = ['t1', 't2', 't3'];
 const eventsPerTenant = 1_700;
 const kills = 6;
@@ -96,7 +116,8 @@ describe.skipIf(!kafkaAvailable())('two processes on one Postgres and one Kafka'
     process.stderr.write(
       `crash test: ${total} deliveries, ${kills} kills: ${arrivals.lost.length} lost, ${arrivals.duplicates} repeated, ${arrivals.overtaken} overtaken\n`,
     );
-    expect(arrivals.lost).toEqual([]);
+    if (arrivals.lost.length > 0) await explain(database, hubs);
+    expect(arrivals.lost.slice(0, 3)).toEqual([]);
     expect(arrivals.overtaken).toBe(0);
     expect(arrivals.duplicates).toBeLessThanOrEqual(kills * (slots + unrecorded));
     const stored = await database.pool.query<{ events: number; deliveries: number }>(

@@ -120,6 +120,7 @@ export class LaneBook {
     lane.reading = false;
     if (lane.closing) return;
     for (const row of rows) this.#admitFromLog(lane, row);
+    if (rows.length > 0 || !full) lane.cursor_complete = !full;
     if (full) {
       lane.dirty = true;
       if (!lane.slow) lane.read_size = Math.min(lane.read_size * 2, limits.read_size_most);
@@ -342,7 +343,8 @@ export class LaneBook {
 
   /** Gives back what was read ahead: the cursor returns to the last delivery that stays. */
   #evict(lane: Lane, keep: number): void {
-    while (lane.window.length > keep) {
+    // A read under way goes on from the cursor as it was: moving it back now would leave a gap.
+    while (!lane.reading && lane.window.length > keep) {
       const entry = lane.window.last();
       const delivery = entry?.delivery;
       if (
@@ -361,6 +363,7 @@ export class LaneBook {
       if (!last) break;
       lane.cursor_seq = last.seq;
       lane.cursor_subscription = last.subscription_number;
+      lane.cursor_complete = false;
       lane.dirty = true;
     }
   }

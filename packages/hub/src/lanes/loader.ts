@@ -77,12 +77,14 @@ export class Loader {
     const readable = lanes.filter((lane) => lane.loaded && lane.resuming.size === 0);
     for (const lane of lanes) if (!readable.includes(lane)) book.unread(lane);
     if (readable.length === 0) return;
+    // How much was asked for: the lane's own idea of it may change while the answer is on its way.
+    const asked = readable.map((lane) => lane.read_size);
     const rows = await readHeads(pool, readable);
     await cache.ensure(rows.map((row) => row.subscription_number));
     const byLane = Map.groupBy(rows, (row) => row.lane_id);
-    for (const lane of readable) {
+    for (const [index, lane] of readable.entries()) {
       const own = byLane.get(lane.id) ?? [];
-      book.admitHeads(lane, own, own.length >= lane.read_size);
+      book.admitHeads(lane, own, own.length >= (asked[index] ?? 0));
     }
   }
 

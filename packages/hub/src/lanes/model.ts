@@ -103,6 +103,8 @@ export class Lane {
   listed = false;
   cursor_seq = 0;
   cursor_subscription = 0;
+  /** Nothing of the cursor's own sequence is left to read: the last page was not full. */
+  cursor_complete = true;
   /** Everything up to here has a durable outcome, as last saved. */
   saved_through = 0;
   settled_start = 0;
@@ -149,7 +151,7 @@ export class Lane {
       this.window.shift();
       this.settled_start = Math.max(this.settled_start, front.seq - 1);
     }
-    return Math.max(this.settled_start, this.cursor_seq);
+    return Math.max(this.settled_start, this.cursor_seq - (this.cursor_complete ? 0 : 1));
   }
 }
 
