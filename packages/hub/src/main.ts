@@ -61,13 +61,14 @@ export async function createHub(
   const database: pg.PoolConfig = embedded?.config ?? {
     connectionString: settings.postgresDsn ?? '',
   };
-  const pool = openPool(database, {
+  const lived = { ...database, maxLifetimeSeconds: settings.postgresConnMaxLifetime_ms / 1000 };
+  const pool = openPool(lived, {
     application_name: 'streaming-hub',
     max: settings.postgresMaxOpenConns,
     log,
   });
   const hotPool = (name: string) =>
-    openPool(database, {
+    openPool(lived, {
       application_name: `streaming-hub ${name}`,
       max: Math.min(hotConnections_max, settings.postgresMaxOpenConns),
       force_generic_plan: true,
@@ -203,6 +204,7 @@ export async function createHub(
       topicPartitions: settings.topicPartitions,
     },
     metricsEnabled: settings.metricsEnabled,
+    pull: { rate_per_second: settings.pullRate, burst: settings.pullBurst },
     ...(ingest && { onTopicCreated: () => ingest.consumer.refresh() }),
     routes: [
       subscriptionRoutes({

@@ -3,7 +3,13 @@ import { join } from 'node:path';
 import { createLog } from './base/index.ts';
 import { KeyError } from './keys/index.ts';
 import { createHub } from './main.ts';
-import { describeSettings, readSettings, type Settings, SettingsError } from './settings/index.ts';
+import {
+  describeSettings,
+  readSettings,
+  type Settings,
+  SettingsError,
+  settingsWithoutEffect,
+} from './settings/index.ts';
 import { StoreError } from './store/index.ts';
 import { version } from './version.ts';
 
@@ -32,6 +38,9 @@ export async function serve(environment: NodeJS.ProcessEnv): Promise<number> {
   try {
     const hub = await createHub(settings, log);
     log.info({ settings: describeSettings(settings) }, 'effective configuration');
+    const idle = settingsWithoutEffect(settings);
+    if (idle.length > 0)
+      log.warn({ settings: idle }, 'settings that nothing acts on in this version');
     await hub.start();
     log.info({ url: hub.url() }, 'the hub is ready');
     if (isFirstStart && process.stdout.isTTY !== undefined)
