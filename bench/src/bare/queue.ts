@@ -2,7 +2,7 @@
  * Comparison (b) of P1: a queue and nothing else. Four loops claim 200 jobs with SKIP LOCKED (event
  * joined), sign and send them, and complete them with one statement.
  */
-import { createHmac } from 'node:crypto';
+import { createHmac, createSecretKey } from 'node:crypto';
 import pg from 'pg';
 import { Pool } from 'undici';
 import { uuidv7 } from 'uuidv7';
@@ -18,7 +18,7 @@ const given = parameters<{
 }>();
 const pools = given.ports.map((port) => new Pool(`http://127.0.0.1:${port}`, { pipelining: 1 }));
 const database = new pg.Pool({ connectionString: given.dsn, max: given.loops });
-const key = Buffer.alloc(32, 7);
+const key = createSecretKey(Buffer.alloc(32, 7));
 
 interface Job {
   id: string;

@@ -1,5 +1,5 @@
 /** Comparison (a) of P1: sign and send from memory, nothing stored, a fixed number in flight. */
-import { createHmac } from 'node:crypto';
+import { createHmac, createSecretKey } from 'node:crypto';
 import { Pool } from 'undici';
 import { uuidv7 } from 'uuidv7';
 import { benchEvent } from '../events.ts';
@@ -7,7 +7,7 @@ import { measure, parameters } from './child.ts';
 
 const given = parameters<{ ports: number[]; count: number; in_flight: number; path: string }>();
 const pools = given.ports.map((port) => new Pool(`http://127.0.0.1:${port}`, { pipelining: 1 }));
-const key = Buffer.alloc(32, 7);
+const key = createSecretKey(Buffer.alloc(32, 7));
 const events = Array.from({ length: 1_000 }, (_, n) => benchEvent(n));
 
 function headersOf(attributes: Readonly<Record<string, string>>, body: Buffer) {
