@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { systemClock } from '../base/index.ts';
 import type { Subscription } from '../subscriptions/index.ts';
 import { LaneBook } from './book.ts';
 import { SubscriptionCache } from './cache.ts';
@@ -24,7 +25,7 @@ async function bookWith(...subscriptions: Subscription[]) {
     changedSince: async () => [],
   });
   await cache.ensure(subscriptions.map((each) => each.number));
-  return new LaneBook(cache);
+  return new LaneBook(cache, systemClock, () => {});
 }
 
 const rows = (lane_id: number, from: number, count: number, subscription_number = 1): LogRow[] =>

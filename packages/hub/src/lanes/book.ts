@@ -1,4 +1,4 @@
-import { Fifo } from '../base/index.ts';
+import { type Clock, Fifo } from '../base/index.ts';
 import type { SubscriptionCache } from './cache.ts';
 import type { Delivery, Line } from './model.ts';
 import { deliveryKey, Lane, type Queue } from './model.ts';
@@ -31,10 +31,15 @@ export class LaneBook {
   readonly suspects = new Map<string, number>();
   buffered = 0;
   readonly #cache: SubscriptionCache;
+  readonly #clock: Clock;
+  readonly #pump: () => void;
   readonly #wanting = new Fifo<Lane>();
 
-  constructor(cache: SubscriptionCache) {
+  /** `pump` is called when a queue that had to rest may be sent again. */
+  constructor(cache: SubscriptionCache, clock: Clock, pump: () => void) {
     this.#cache = cache;
+    this.#clock = clock;
+    this.#pump = pump;
   }
 
   /** Work may have arrived for this lane. */
@@ -188,7 +193,7 @@ export class LaneBook {
   ): Delivery {
     const subscription = this.#cache.get(row.subscription_number);
     const queue = lane.queue(row.subscription_number);
-    queue.in_flight_max = subscription?.max_in_flight ?? 1;
+    if (subscription) queue.configure(subscription);
     return {
       lane,
       queue,
@@ -258,14 +263,30 @@ export class LaneBook {
 
   offer(queue: Queue): void {
     if (queue.paused || queue.lane.closing || queue.in_flight >= queue.in_flight_max) return;
+    if (queue.interval_ms > 0 && this.#rests(queue)) return;
     if (queue.fresh.length > 0) this.rings[queue.lane.slow ? 'slow' : 'fast'].offer(queue);
     if (queue.retry.length > 0) this.rings.retry.offer(queue);
+  }
+
+  /** True while the rate that the receiver allowed says wait; a timer lists the queue again. */
+  #rests(queue: Queue): boolean {
+    const wait_ms = queue.notBefore_ms - this.#clock.monotonic_ms();
+    if (wait_ms <= 0) return false;
+    if (queue.resting) return true;
+    queue.resting = true;
+    setTimeout(() => {
+      queue.resting = false;
+      this.offer(queue);
+      this.#pump();
+    }, wait_ms).unref();
+    return true;
   }
 
   /** The next delivery in turn for this kind of slot, now `sending`; null when there is none. */
   take(kind: SlotClass): Delivery | null {
     for (let queue = this.rings[kind].take(); queue; queue = this.rings[kind].take()) {
       if (queue.paused || queue.lane.closing || queue.in_flight >= queue.in_flight_max) continue;
+      if (queue.interval_ms > 0 && this.#rests(queue)) continue;
       if (kind !== 'retry' && queue.lane.slow !== (kind === 'slow')) {
         this.offer(queue);
         continue;
@@ -273,6 +294,8 @@ export class LaneBook {
       const delivery = this.#next(kind === 'retry' ? queue.retry : queue.fresh);
       if (!delivery) continue;
       delivery.state = 'sending';
+      if (queue.interval_ms > 0)
+        queue.notBefore_ms = this.#clock.monotonic_ms() + queue.interval_ms;
       queue.in_flight += 1;
       queue.lane.in_flight += 1;
       this.offer(queue);

@@ -270,3 +270,20 @@ test('a body of 1 MiB is read only when it is sent', async () => {
   await until(() => requests.length === 1);
   expect(requests[0]?.event.body?.length).toBe(1_048_576);
 });
+
+test('the rate that a receiver allowed in the handshake is obeyed', async () => {
+  const subscription = await addSubscription(database.pool, {
+    ordering: 'unordered',
+    allowed_rate_per_minute: 600,
+  });
+  await addEvents(database.pool, [subscription], ['a', 'b', 'c', 'd', 'e']);
+  const at_ms: number[] = [];
+  const { sink } = scriptedSink(() => {
+    at_ms.push(performance.now());
+    return delivered;
+  });
+  await startOn(sink);
+  await until(() => at_ms.length === 5);
+  const gaps_ms = at_ms.slice(1).map((time, n) => time - (at_ms[n] ?? 0));
+  expect(Math.min(...gaps_ms)).toBeGreaterThan(95);
+});

@@ -103,7 +103,7 @@ export class Dispatcher implements Service {
     this.#options = options;
     const { pool, clock, onFault } = options;
     this.#cache = new SubscriptionCache(options.subscriptions);
-    this.#book = new LaneBook(this.#cache);
+    this.#book = new LaneBook(this.#cache, clock, () => this.#sender.pump());
     this.#recorder = new Recorder({ pool, onFault });
     this.#sender = new Sender({
       ...options,
@@ -348,8 +348,7 @@ export class Dispatcher implements Service {
   async #refresh(): Promise<void> {
     for (const { before, after } of await this.#cache.refresh()) {
       for (const lane of this.#book.lanes.values()) {
-        const queue = lane.queues.get(after.number);
-        if (queue) queue.in_flight_max = after.max_in_flight;
+        lane.queues.get(after.number)?.configure(after);
       }
       if (verdictOn(before) === 'send' || verdictOn(after) !== 'send') continue;
       for (const id of await lanesResuming(this.#options.pool, after.number)) {

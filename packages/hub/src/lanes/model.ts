@@ -1,5 +1,6 @@
 import { Fifo } from '../base/index.ts';
 import type { StoredEvent } from '../inbox/index.ts';
+import type { Subscription } from '../subscriptions/index.ts';
 
 /**
  * The owner's memory of its lanes.
@@ -76,6 +77,12 @@ export class Queue {
   readonly retry = new Fifo<Delivery>();
   in_flight = 0;
   in_flight_max = 1;
+  /** Least time between two attempts, from the rate that the receiver allowed; 0 = none. */
+  interval_ms = 0;
+  /** Monotonic; no attempt before then. */
+  notBefore_ms = 0;
+  /** A timer will list it again once the rate allows. */
+  resting = false;
   /** Nothing is sent while the outcome of a delivery decides about the whole subscription. */
   paused = false;
   /** Deliveries taken for suspects since an unclean takeover. */
@@ -85,6 +92,12 @@ export class Queue {
   constructor(lane: Lane, subscription_number: number) {
     this.lane = lane;
     this.subscription_number = subscription_number;
+  }
+
+  configure(subscription: Pick<Subscription, 'max_in_flight' | 'allowed_rate_per_minute'>): void {
+    this.in_flight_max = subscription.max_in_flight;
+    const rate = subscription.allowed_rate_per_minute ?? 0;
+    this.interval_ms = rate > 0 ? 60_000 / rate : 0;
   }
 }
 

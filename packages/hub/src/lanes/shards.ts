@@ -114,7 +114,8 @@ export class Shards implements Service {
       values: [lease_ms / 1000],
     });
     const share = Math.ceil(shards_total / Math.max(1, answer.rows[0]?.live ?? 1));
-    const surplus = [...this.leases.keys()].slice(share);
+    // Which ones is left to chance, because neighbouring lanes tend to belong together.
+    const surplus = shuffled(this.leases.keys()).slice(share);
     if (surplus.length > 0) await this.#release(surplus);
     const missing = share - this.leases.size;
     if (missing > 0) await this.#acquire(missing);
@@ -159,4 +160,11 @@ export class Shards implements Service {
   #usableUntil(asked_ms: number): number {
     return asked_ms + this.#options.lease_ms * 0.8;
   }
+}
+
+function shuffled<T>(items: Iterable<T>): T[] {
+  return [...items]
+    .map((item) => ({ item, place: Math.random() }))
+    .sort((a, b) => a.place - b.place)
+    .map(({ item }) => item);
 }

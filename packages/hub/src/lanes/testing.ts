@@ -25,6 +25,7 @@ export async function addSubscription(
     hold_seconds: number | null;
     max_in_flight: number;
     retry_schedule_seconds: number[];
+    allowed_rate_per_minute: number;
   }> = {},
 ): Promise<TestSubscription> {
   const tenant_id = parts.tenant_id ?? 'tenant-a';
@@ -37,8 +38,8 @@ export async function addSubscription(
   const lane_id = lane.rows[0]?.id as number;
   const answer = await pool.query<{ number: number }>(
     `insert into subscriptions (id, tenant_id, kind, verification_state, destination, lane_id, event_types, format, ordering,
-       hold_seconds, max_in_flight, retry_schedule_seconds, verification_method)
-     values ($1, $2, 'webhook', 'active', $3, $4, '{*}', 'binary', $5, $6, $7, $8, 'challenge') returning number`,
+       hold_seconds, max_in_flight, retry_schedule_seconds, allowed_rate_per_minute, verification_method)
+     values ($1, $2, 'webhook', 'active', $3, $4, '{*}', 'binary', $5, $6, $7, $8, $9, 'challenge') returning number`,
     [
       uuidv7(),
       tenant_id,
@@ -48,6 +49,7 @@ export async function addSubscription(
       parts.hold_seconds === undefined ? 30 : parts.hold_seconds,
       parts.max_in_flight ?? (parts.ordering === undefined || parts.ordering === 'fifo' ? 1 : 16),
       parts.retry_schedule_seconds ?? null,
+      parts.allowed_rate_per_minute ?? null,
     ],
   );
   return { number: answer.rows[0]?.number as number, lane_id, tenant_id };
