@@ -26,6 +26,8 @@ export interface TopicInfo {
 }
 
 const CONTROL_TIMEOUT_ms = 10_000;
+const ANY_REPLICA = -1;
+const READ_COMMITTED = 1;
 
 export class Cluster {
   readonly connections: Connections;
@@ -132,7 +134,7 @@ export class Cluster {
 
   /**
    * Offsets by time: -1 the end (of what committed readers may see), -2 the beginning.
-   * Partitions whose leader does not answer are missing from the result.
+   * Partitions without a leader, or whose leader has moved, are missing from the result.
    */
   async listOffsets(
     wanted: readonly { readonly topic: string; readonly partition: number }[],
@@ -152,16 +154,30 @@ export class Cluster {
             timestamp: BigInt(timestamp),
           })),
         }));
-        const connection = await this.connection(leader, 'control', CONTROL_TIMEOUT_ms);
-        const answer = await listOffsetsV7.api.async(connection, -1, 1, topics);
+        const answer = await this.#listOffsets(leader, topics);
         for (const topic of answer.topics) {
           for (const one of topic.partitions) {
+            if (one.errorCode !== 0) continue;
             found.set(`${topic.name}/${one.partitionIndex}`, Number(one.offset));
           }
         }
       }),
     );
     return found;
+  }
+
+  async #listOffsets(
+    leader: number,
+    topics: listOffsetsV7.ListOffsetsRequestTopic[],
+  ): Promise<listOffsetsV7.ListOffsetsResponse> {
+    const connection = await this.connection(leader, 'control', CONTROL_TIMEOUT_ms);
+    try {
+      return await listOffsetsV7.api.async(connection, ANY_REPLICA, READ_COMMITTED, topics);
+    } catch (error) {
+      const partial = responseOf<listOffsetsV7.ListOffsetsResponse>(error);
+      if (partial === null) throw error;
+      return partial;
+    }
   }
 
   /** Whether an error means that the way of connecting is refused, so that trying again is of no use. */

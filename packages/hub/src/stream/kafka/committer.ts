@@ -7,6 +7,7 @@
  * repeated under a newer generation.
  */
 import { offsetCommitV8, offsetFetchV8 } from '@platformatic/kafka';
+import { wait } from '../../base/index.ts';
 import type { TopicPartition } from '../port.ts';
 import type { Coordinator } from './coordinator.ts';
 import { fault, kafkaErrorNames } from './errors.ts';
@@ -15,6 +16,7 @@ import { partitionKey } from './partition-key.ts';
 
 export interface CommitterOptions {
   readonly interval_ms: number;
+  /** Null while this is no member, and during a join: a commit then could not be told from a stale one. */
   generation(): Generation | null;
   owns(key: string): boolean;
   onFenced(): void;
@@ -25,7 +27,8 @@ interface Pending extends TopicPartition {
   readonly offset: number;
 }
 
-const FLUSH_tries = 3;
+const FLUSH_retry_ms = 50;
+const RETRY_ms = 1_000;
 
 export class Committer {
   readonly #coordinator: Coordinator;
@@ -33,6 +36,8 @@ export class Committer {
   readonly #pending = new Map<string, Pending>();
   #running: Promise<boolean> | null = null;
   #timer: NodeJS.Timeout | undefined;
+  #failed = false;
+  #stopped = false;
 
   constructor(coordinator: Coordinator, options: CommitterOptions) {
     this.#coordinator = coordinator;
@@ -41,10 +46,16 @@ export class Committer {
 
   note(source: TopicPartition, offset: number): void {
     this.#pending.set(partitionKey(source), { ...source, offset });
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#stopped) return;
+    const delay_ms = this.#failed ? RETRY_ms : this.#options.interval_ms;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       void this.#commitOnce();
-    }, this.#options.interval_ms);
+    }, delay_ms);
   }
 
   /** Forgets partitions that somebody else owns by now. */
@@ -52,15 +63,19 @@ export class Committer {
     for (const one of partitions) this.#pending.delete(partitionKey(one));
   }
 
-  /** Commits everything noted so far, with few tries: what fails is read again, which is harmless. */
-  async flush(): Promise<void> {
+  /** Commits everything noted so far. Gives up in time: what is not committed is read again, which is harmless. */
+  async flush(timeout_ms: number): Promise<void> {
+    const deadline_ms = performance.now() + timeout_ms;
     await this.#running;
-    for (let tries = 0; tries < FLUSH_tries && this.#pending.size > 0; tries += 1) {
-      if (await this.#commitOnce()) return;
+    while (this.#pending.size > 0) {
+      await this.#commitOnce();
+      if (this.#pending.size === 0 || performance.now() > deadline_ms) return;
+      await wait(FLUSH_retry_ms);
     }
   }
 
   stop(): void {
+    this.#stopped = true;
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }
@@ -83,10 +98,11 @@ export class Committer {
   }
 
   #commitOnce(): Promise<boolean> {
-    this.#running ??= this.#commit().finally(() => {
+    this.#running ??= this.#commit().then((committed) => {
       this.#running = null;
-      const [next] = this.#pending.values();
-      if (next !== undefined) this.note(next, next.offset);
+      this.#failed = !committed;
+      if (this.#pending.size > 0) this.#schedule();
+      return committed;
     });
     return this.#running;
   }
@@ -112,8 +128,7 @@ export class Committer {
     } catch (error) {
       const names = kafkaErrorNames(error);
       if (isFenced(names)) {
-        this.#pending.clear();
-        // A newer generation of our own is no reason to give anything up.
+        // Unless we have joined anew meanwhile: the next commit then carries the new generation.
         if (this.#options.generation() === generation) this.#options.onFenced();
       } else if (!names.has('REBALANCE_IN_PROGRESS')) {
         this.#options.onFault(fault('cannot commit offsets to the consumer group', error));

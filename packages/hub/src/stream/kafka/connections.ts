@@ -94,9 +94,17 @@ export class Connections {
   #explain(address: KafkaAddress, error: unknown): Error {
     const where = `${address.host}:${address.port}`;
     const { sasl, tls } = this.#settings;
+    // The library calls it a refused login as well when the broker hangs up instead of answering.
+    const closed = rootMessage(error) === 'Connection closed';
+    if (closed && sasl) {
+      return fault(
+        `Kafka at ${where} hung up during the login (does that port expect a login, and TLS?)`,
+        error,
+      );
+    }
     for (const one of errorTree(error)) {
       const code = 'code' in one ? String(one.code) : '';
-      if (code === 'PLT_KFK_AUTHENTICATION') {
+      if (code === 'PLT_KFK_AUTHENTICATION' && !closed) {
         const login = `user ${sasl?.username ?? '(none)'}, ${sasl?.mechanism ?? 'no mechanism'}`;
         return new KafkaAccessError(
           `Kafka at ${where} refused the login (${login}): ${rootMessage(error)}`,
@@ -108,7 +116,7 @@ export class Connections {
           cause: error,
         });
       }
-      if (tls && (code.includes('CERT') || code.includes('SELF_SIGNED') || code === 'EPROTO')) {
+      if (tls && /CERT|SELF_SIGNED|UNABLE_TO_VERIFY|EPROTO|ERR_SSL|ERR_TLS/.test(code)) {
         return new KafkaAccessError(
           `no TLS connection to Kafka at ${where} (is the right authority certificate configured, and does the port speak TLS?): ${one.message}`,
           { cause: error },

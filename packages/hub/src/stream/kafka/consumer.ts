@@ -31,6 +31,8 @@ const REQUEST_TIMEOUT_ms = 10_000;
 /** A revoked partition's running batch may take so long before it is given up. */
 const REVOKE_TIMEOUT_ms = 20_000;
 const STOP_TIMEOUT_ms = 5_000;
+const FLUSH_TIMEOUT_ms = 3_000;
+const REPEAT_ms = 5_000;
 
 let consumers = 0;
 
@@ -49,6 +51,7 @@ export class KafkaConsumer implements StreamConsumer {
   readonly #committer: Committer;
   readonly #fetcher: Fetcher;
   readonly #onClosed: () => void;
+  readonly #said = new Map<string, number>();
   #stopping: Promise<void> | null = null;
   #started: Promise<void> | null = null;
 
@@ -60,9 +63,7 @@ export class KafkaConsumer implements StreamConsumer {
   ) {
     consumers += 1;
     const scope = `consumer-${consumers}`;
-    const onFault = (error: Error) => {
-      if (this.#stopping === null) options.onFault(error);
-    };
+    const onFault = (error: Error) => this.#report(error);
     this.#cluster = cluster;
     this.#options = options;
     this.#onClosed = onClosed;
@@ -123,7 +124,7 @@ export class KafkaConsumer implements StreamConsumer {
     const fetcher = this.#fetcher.stop();
     const settled = Promise.all(workers.map((worker) => worker.settled()));
     await within(settled, timeout_ms);
-    await within(this.#committer.flush(), STOP_TIMEOUT_ms);
+    await this.#committer.flush(FLUSH_TIMEOUT_ms);
     this.#committer.stop();
     this.#workers.clear();
     this.#draining.clear();
@@ -163,6 +164,18 @@ export class KafkaConsumer implements StreamConsumer {
     );
   }
 
+  /** While a broker is away every part fails many times a second: the same words are said once in a while. */
+  #report(error: Error): void {
+    if (this.#stopping !== null) return;
+    const now_ms = performance.now();
+    for (const [message, said_ms] of this.#said) {
+      if (now_ms - said_ms > REPEAT_ms) this.#said.delete(message);
+    }
+    if (this.#said.has(error.message)) return;
+    this.#said.set(error.message, now_ms);
+    this.#options.onFault(error);
+  }
+
   #assigned(partitions: readonly TopicPartition[]): void {
     if (this.#stopping !== null || partitions.length === 0) return;
     const workers = partitions.map(
@@ -191,7 +204,7 @@ export class KafkaConsumer implements StreamConsumer {
   /** Finds the first offset of each partition, with back-off for as long as they are ours. */
   async #load(workers: readonly PartitionWorker[]): Promise<void> {
     for (let failures = 0; ; failures += 1) {
-      const open = workers.filter((worker) => !worker.signal.aborted);
+      const open = workers.filter((worker) => !worker.signal.aborted && !worker.open);
       if (open.length === 0) return;
       try {
         const positions = await this.#positions(open.map((worker) => worker.source));
@@ -201,10 +214,9 @@ export class KafkaConsumer implements StreamConsumer {
         }
         const missing = open.filter((worker) => !positions.has(worker.key));
         if (missing.length === 0) return;
-        if (missing.length < workers.length) return await this.#load(missing);
         await this.#cluster.refresh([...new Set(missing.map((worker) => worker.source.topic))]);
       } catch (error) {
-        this.#options.onFault(fault('cannot find where to begin reading', error));
+        this.#report(fault('cannot find where to begin reading', error));
       }
       await wait(backoff_ms(failures, 50, 5_000), AbortSignal.any(open.map((one) => one.signal)));
     }
@@ -235,11 +247,9 @@ export class KafkaConsumer implements StreamConsumer {
     }
     const settled = Promise.all(workers.map((worker) => this.#watch(worker)));
     if (!(await within(settled, REVOKE_TIMEOUT_ms))) {
-      this.#options.onFault(
-        fault('a batch still runs though its partition goes to another member', null),
-      );
+      this.#report(fault('a batch still runs though its partition goes to another member', null));
     }
-    await within(this.#committer.flush(), REQUEST_TIMEOUT_ms);
+    await this.#committer.flush(FLUSH_TIMEOUT_ms);
     this.#committer.forget(partitions);
     for (const worker of workers) this.#draining.delete(worker.key);
   }
@@ -251,7 +261,7 @@ export class KafkaConsumer implements StreamConsumer {
       void this.#watch(worker);
     }
     if (this.#stopping === null && partitions.length > 0) {
-      this.#options.onFault(fault(`lost the ownership of ${partitions.length} partitions`, null));
+      this.#report(fault(`lost the ownership of ${partitions.length} partitions`, null));
     }
   }
 
@@ -280,10 +290,10 @@ export class KafkaConsumer implements StreamConsumer {
       const offsets = await this.#cluster.listOffsets([worker.source], -2);
       start = offsets.get(worker.key) ?? start;
     } catch (error) {
-      this.#options.onFault(fault(`cannot find the beginning of ${worker.key}`, error));
+      this.#report(fault(`cannot find the beginning of ${worker.key}`, error));
     }
     if (start < 0 || worker.fetch_offset !== from || worker.signal.aborted) return;
-    this.#options.onFault(
+    this.#report(
       new KafkaFault(
         start > from
           ? `${worker.key}: the records ${from} to ${start - 1} were deleted before they were read; going on at ${start}`

@@ -48,10 +48,13 @@ export function responseOf<T>(error: unknown): T | null {
   return null;
 }
 
-/** The innermost message, with Kafka's detail where the broker sent one. */
+/** Our own sentence where there is one, else the innermost message with the detail that Kafka sent. */
 export function rootMessage(error: unknown): string {
   let last: Error | null = null;
-  for (const one of errorTree(error)) last = one;
+  for (const one of errorTree(error)) {
+    if (one instanceof KafkaFault || one instanceof KafkaAccessError) return one.message;
+    last = one;
+  }
   if (last === null) return String(error);
   const sent = 'serverErrorMessage' in last ? last.serverErrorMessage : null;
   const detail = typeof sent === 'string' && sent !== '' ? ` (${sent})` : '';
@@ -60,5 +63,6 @@ export function rootMessage(error: unknown): string {
 }
 
 export function fault(what: string, error: unknown): KafkaFault {
+  if (error === null) return new KafkaFault(what);
   return new KafkaFault(`${what}: ${rootMessage(error)}`, { cause: error });
 }

@@ -57,6 +57,7 @@ export class Membership {
   readonly #stop = new AbortController();
   readonly #joined = Promise.withResolvers<void>();
   #generation: Generation | null = null;
+  #joining = false;
   #member_id = '';
   #last_generation = -1;
   #owned: readonly TopicPartition[] = [];
@@ -78,9 +79,9 @@ export class Membership {
     return this.#joined.promise;
   }
 
-  /** What a commit must carry, or null while this is no member. */
+  /** What a commit must carry; null while this is no member, and during a join. */
   generation(): Generation | null {
-    return this.#generation;
+    return this.#joining ? null : this.#generation;
   }
 
   owned(): readonly TopicPartition[] {
@@ -144,7 +145,10 @@ export class Membership {
   async #cycle(): Promise<void> {
     this.#wake = new AbortController();
     const wake = AbortSignal.any([this.#wake.signal, this.#stop.signal]);
-    const assigned = await this.#join();
+    this.#joining = true;
+    const assigned = await this.#join().finally(() => {
+      this.#joining = false;
+    });
     if (this.#stop.signal.aborted) return;
     const ending = this.#heartbeat(wake);
     const keys = new Set(assigned.map(partitionKey));

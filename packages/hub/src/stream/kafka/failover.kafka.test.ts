@@ -1,0 +1,40 @@
+import { type KafkaCluster, kafkaStartable, startKafka, until } from '@streaming-hub/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openStream, publishNumbers, read, unique, values } from './testing.ts';
+
+describe.skipIf(!kafkaStartable())('a Kafka of three', () => {
+  let cluster: KafkaCluster;
+  beforeAll(async () => {
+    cluster = await startKafka({ nodes: 3 });
+  });
+  afterAll(() => cluster?.stop());
+
+  test('each broker dies once under load: nothing acknowledged is lost, nothing is stored twice', {
+    timeout: 120_000,
+  }, async () => {
+    const stream = openStream(cluster.brokers);
+    const name = unique('failover');
+    await stream.ensureTopics([{ name, partitions: 6 }]);
+    const reading = await read(stream, name);
+    const publishing = publishNumbers(stream, name, 6);
+    await until(() => publishing.acknowledged.size > 100, 20_000);
+    for (const node of cluster.nodes) {
+      const before = publishing.acknowledged.size;
+      await node.kill();
+      // All partitions have a leader again, on two brokers.
+      await until(() => publishing.acknowledged.size > before + 200, 30_000);
+      await node.restart();
+      await until(() => reading.consumer.healthy(), 30_000);
+    }
+    await publishing.stop();
+    const stored = () => new Set(reading.records.map((one) => `${one.partition}/${one.offset}`));
+    const seen = () => new Set(values(reading.records));
+    await until(() => seen().size >= publishing.acknowledged.size, 30_000);
+    const lost = [...publishing.acknowledged].filter((value) => !seen().has(value));
+    expect(lost).toEqual([]);
+    // One stored copy of each value: the idempotent producer's retries left no duplicates.
+    expect(stored().size).toBe(seen().size);
+    expect(publishing.errors).toEqual([]);
+    await stream.close();
+  });
+});
