@@ -19,6 +19,7 @@ export function createCommitter(
 ): Committer {
   const dirty = new Set<AssignedPartition>();
   let timer: NodeJS.Timeout | undefined;
+  let stopped = false;
 
   async function flush(partitions: readonly AssignedPartition[]): Promise<void> {
     const commits: Commit[] = [];
@@ -39,6 +40,7 @@ export function createCommitter(
   }
 
   function schedule(partition: AssignedPartition): void {
+    if (stopped) return;
     dirty.add(partition);
     timer ??= setTimeout(() => {
       timer = undefined;
@@ -50,6 +52,7 @@ export function createCommitter(
     moved: schedule,
     flush,
     stop() {
+      stopped = true;
       clearTimeout(timer);
       timer = undefined;
       dirty.clear();

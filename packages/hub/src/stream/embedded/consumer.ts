@@ -38,6 +38,8 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
   const fence_ms = lease_ms * 0.8;
   const membership = createMembership(pool, { group, member: randomUUID(), lease_ms });
   const owned = new Map<string, AssignedPartition>();
+  /** Let go, but their last batch is still running. */
+  const draining = new Set<string>();
   const latch = createLatch();
   const ending = new AbortController();
   let matching: readonly number[] | null = null;
@@ -55,10 +57,7 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
 
   const committer = createCommitter(membership, {
     onFault,
-    lost: () => {
-      seen_version = -1;
-      latch.open();
-    },
+    lost: lookAgain,
   });
   const reader = createReader(pool, { ...options, hears: () => listener.connected() });
 
@@ -115,7 +114,6 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
         ),
       );
       for (const partition of owned.values()) void drop(partition);
-      latch.open();
     }, left_ms);
     fence.unref();
   }
@@ -135,7 +133,8 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
       (seat) =>
         seat.target === membership.id &&
         (seat.owner === null || seat.owner === membership.id) &&
-        !owned.has(keyOf(seat)),
+        !owned.has(keyOf(seat)) &&
+        !draining.has(keyOf(seat)),
     );
     if (wanted.length > 0) assigned(await membership.claim(wanted));
     seen_version = version;
@@ -182,10 +181,19 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
     }
   }
 
-  /** Others own it: nothing is committed any more. */
+  /** Others own it, or may: nothing is committed any more. Not claimed again before its batch has ended. */
   async function drop(partition: AssignedPartition): Promise<void> {
     forget(partition);
+    draining.add(keyOf(partition));
     await partition.stop();
+    draining.delete(keyOf(partition));
+    lookAgain();
+  }
+
+  /** The group's rows are compared anew, even if their version is the one already seen. */
+  function lookAgain(): void {
+    seen_version = -1;
+    latch.open();
   }
 
   function forget(partition: AssignedPartition): void {
@@ -212,9 +220,7 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
         await wait(backoff_ms(tries, retry_base_ms, retry_max_ms), ending.signal);
       }
     }
-    forget(partition);
-    seen_version = -1;
-    latch.open();
+    await drop(partition);
   }
 
   async function run(): Promise<void> {
@@ -268,7 +274,7 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
       const ended = new AbortController();
       await Promise.race([batches, wait(timeout_ms, ended.signal)]);
       ended.abort();
-    }
+    } else committer.stop();
     ending.abort();
     clearTimeout(fence);
     unsubscribe();

@@ -1,5 +1,3 @@
-import { wait } from '../../base/index.ts';
-
 /** A loop waits on it; whoever has something for the loop opens it. An opening is never lost. */
 export interface Latch {
   open(): void;
@@ -9,17 +7,22 @@ export interface Latch {
 
 export function createLatch(): Latch {
   let opened = false;
-  let waiting: AbortController | undefined;
+  let wake: () => void = () => {};
   return {
     open() {
       opened = true;
-      waiting?.abort();
+      wake();
     },
     async pass(timeout_ms, signal) {
       if (!opened && !signal.aborted && timeout_ms > 0) {
-        waiting = new AbortController();
-        await wait(timeout_ms, AbortSignal.any([waiting.signal, signal]));
-        waiting = undefined;
+        let timer: NodeJS.Timeout | undefined;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+          timer = setTimeout(resolve, timeout_ms);
+          signal.addEventListener('abort', wake, { once: true });
+        });
+        clearTimeout(timer);
+        signal.removeEventListener('abort', wake);
       }
       opened = false;
     },

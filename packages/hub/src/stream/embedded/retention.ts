@@ -12,8 +12,8 @@ const lock_timeout_ms = 1000;
 const retention_lock = [1398096, 5] as const;
 
 export interface Retention extends Service {
-  /** One run. `now_ms` stands for the wall clock. */
-  apply(now_ms?: number): Promise<void>;
+  /** One run, as if the clock showed `now_ms`. False = another process was at it. */
+  apply(now_ms?: number): Promise<boolean>;
 }
 
 /**
@@ -29,24 +29,12 @@ export function createRetention(
   const stopping = new AbortController();
   let running: Promise<void> | undefined;
 
-  async function apply(now_ms = Date.now()): Promise<void> {
+  async function apply(now_ms = Date.now()): Promise<boolean> {
     await ensureDays(pool, now_ms);
-    const client = await pool.connect();
-    try {
-      const lock = await client.query<{ locked: boolean }>(
-        /* sql */ `select pg_try_advisory_lock($1, $2) as locked`,
-        [...retention_lock],
-      );
-      if (!lock.rows[0]?.locked) return;
+    return withLock(pool, async () => {
       await dropDays(pool, now_ms, retention_ms_default);
       await deleteShortLived(pool, now_ms, retention_ms_default, stopping.signal);
-      await client.query(/* sql */ `select pg_advisory_unlock($1, $2)`, [...retention_lock]);
-    } catch (error) {
-      // Closing the connection gives the lock back.
-      client.release(true);
-      throw error;
-    }
-    client.release();
+    });
   }
 
   async function run(): Promise<void> {
@@ -73,6 +61,28 @@ export function createRetention(
       await running;
     },
   };
+}
+
+/** Runs `work` unless another process is at it; tells which. */
+async function withLock(pool: pg.Pool, work: () => Promise<void>): Promise<boolean> {
+  const client = await pool.connect();
+  let failed = true;
+  try {
+    const lock = await client.query<{ locked: boolean }>(
+      /* sql */ `select pg_try_advisory_lock($1, $2) as locked`,
+      [...retention_lock],
+    );
+    const locked = lock.rows[0]?.locked === true;
+    if (locked) {
+      await work();
+      await client.query(/* sql */ `select pg_advisory_unlock($1, $2)`, [...retention_lock]);
+    }
+    failed = false;
+    return locked;
+  } finally {
+    // Closing the connection gives the lock back.
+    client.release(failed);
+  }
 }
 
 async function dropDays(
