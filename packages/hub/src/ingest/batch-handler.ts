@@ -8,6 +8,9 @@ import { type SortedBatch, sortRecords } from './sort.ts';
 import { type BatchRange, writeBatch } from './statement.ts';
 import type { IngestLimits, IngestLog, IngestMetrics } from './types.ts';
 
+/** After a duplicate, this many batches are written by the way that is cheaper when there are more. */
+const careful_batches = 64;
+
 export interface BatchHandlerParts {
   readonly pool: pg.Pool;
   readonly rules: ContractRules;
@@ -34,6 +37,7 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
   const positions = new Map<string, number>();
   /** Partitions whose consumer has been told the database's position because it was behind. */
   const sentBack = new Map<string, number>();
+  let carefulBatches = 0;
 
   async function loadPositions(
     partitions: readonly TopicPartition[],
@@ -50,7 +54,7 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
   }
 
   async function onBatch(batch: PartitionBatch): Promise<number> {
-    await parts.gate(batch.signal);
+    await orAborted(parts.gate(batch.signal), batch.signal);
     batch.signal.throwIfAborted();
     const key = partitionKey(batch);
     const first = batch.records[0];
@@ -152,7 +156,10 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
 
   async function write(range: BatchRange, key: string, sorted: SortedBatch): Promise<number> {
     const started_ms = clock.monotonic_ms();
-    const result = await writeBatch(pool, range, sorted, limits.statement_timeout_ms);
+    const result = await writeBatch(pool, range, sorted, {
+      timeout_ms: limits.statement_timeout_ms,
+      careful: carefulBatches > 0,
+    });
     positions.set(key, result.position);
     if (!result.applied) {
       metrics.faults.inc(1);
@@ -163,15 +170,16 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
       return result.position;
     }
     metrics.batchSeconds.observe((clock.monotonic_ms() - started_ms) / 1000);
-    count(sorted, result.stored);
+    const duplicates = sorted.events.length - result.stored;
+    carefulBatches = duplicates > 0 ? careful_batches : Math.max(0, carefulBatches - 1);
+    count(sorted, result.stored, duplicates);
     return result.position;
   }
 
-  function count(sorted: SortedBatch, stored: number): void {
+  function count(sorted: SortedBatch, stored: number, duplicates: number): void {
     const add = (verdict: 'accept' | 'drop' | 'quarantine', reason: string, amount: number) => {
       if (amount > 0) metrics.records.inc({ verdict, reason }, amount);
     };
-    const duplicates = sorted.events.length - stored;
     add('accept', '', stored);
     add('drop', 'duplicate', duplicates);
     if (stored > 0) metrics.eventsStored.inc(stored);
@@ -183,4 +191,17 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
   }
 
   return { loadPositions, onBatch };
+}
+
+/** A gate may know nothing of the signal; a partition that is taken away does not wait for it. */
+async function orAborted(gate: Promise<void>, signal: AbortSignal): Promise<void> {
+  const aborted = Promise.withResolvers<void>();
+  const abort = () => aborted.resolve();
+  signal.addEventListener('abort', abort, { once: true });
+  if (signal.aborted) abort();
+  try {
+    await Promise.race([gate, aborted.promise]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
 }

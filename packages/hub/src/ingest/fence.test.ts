@@ -156,3 +156,12 @@ test("of a partition's batches only the last few hundred are kept, its position 
     new Map([[key, 600]]),
   );
 });
+
+test('a partition that is taken away does not wait for a closed gate', async () => {
+  const revoke = new AbortController();
+  const handler = handlerOn(db.pool, { gate: () => new Promise(() => {}) });
+  const running = handler.onBatch(batchOf(ten(0), revoke.signal));
+  revoke.abort(new Error('revoked'));
+  await expect(running).rejects.toThrow('revoked');
+  expect(await storedPosition(db.pool)).toBeUndefined();
+});

@@ -20,13 +20,20 @@ export interface BatchResult {
   readonly deliveries: number;
 }
 
+export interface WriteOptions {
+  /** Given up on after this, milliseconds; the transaction may commit all the same. */
+  readonly timeout_ms: number;
+  /** Duplicates are likely: look for each one instead of hoping for none. Only the cost differs. */
+  readonly careful: boolean;
+}
+
 /** Migration 0003 explains the function and its order of steps. */
 const ingestBatch = /* sql */ `
 select applied, position_now, stored_count, delivery_count
-from ingest_batch($1::text, $2::integer, $3::bigint, $4::bigint, $22::bytea,
-  $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[],
-  $10::uuid[], $11::integer[], $12::integer[], $13::integer[], $14::integer[],
-  $15::uuid[], $16::bigint[], $17::text[], $18::text[], $19::integer[], $20::integer[], $21::integer[])`;
+from ingest_batch($1::text, $2::integer, $3::bigint, $4::bigint, $5::boolean, $23::bytea,
+  $6::text[], $7::text[], $8::text[], $9::text[], $10::integer[],
+  $11::uuid[], $12::integer[], $13::integer[], $14::integer[], $15::integer[],
+  $16::uuid[], $17::bigint[], $18::text[], $19::text[], $20::integer[], $21::integer[], $22::integer[])`;
 
 interface Row {
   applied: boolean;
@@ -40,7 +47,7 @@ export async function writeBatch(
   pool: pg.Pool,
   range: BatchRange,
   batch: SortedBatch,
-  timeout_ms: number,
+  options: WriteOptions,
 ): Promise<BatchResult> {
   const query = {
     name: 'ingest_batch',
@@ -50,9 +57,10 @@ export async function writeBatch(
       range.partition,
       range.expected_offset,
       range.next_offset,
+      options.careful,
       ...batchParameters(batch),
     ],
-    query_timeout: timeout_ms,
+    query_timeout: options.timeout_ms,
   };
   const result = await pool.query<Row>(query).catch(async (error: unknown) => {
     if (classify(error) !== 'partition') throw error;

@@ -17,7 +17,11 @@
  *                  dead versions, kept by backups, and independent of what has been pruned.
  *                  `setval` is not undone by a rollback, which only leaves a gap.
  *   6. insert      events, then one delivery per match of an event that was new, then the batch's
- *                  line in `batch_log`, then a hint to the dispatchers.
+ *                  line in `batch_log`, then a hint to the dispatchers. Events go in without looking
+ *                  for duplicates first; the key finds them, and then (or where the caller has met
+ *                  duplicates lately: `p_careful`) the same rows go in one by one `on conflict do
+ *                  nothing`. That saves an eighth of the database time of a batch without
+ *                  duplicates (two runs on a busy machine: 31 -> 25 and 40 -> 35 µs per event).
  *
  * Everything variable-sized travels in one binary parameter: for event n, `e_at[n]` is where its
  * attributes (JSON, UTF-8) start, its body follows them; a length of -1 means null. The same for the
@@ -26,8 +30,21 @@
  * Plans: the function pins generic plans and forbids the scans and joins that a plan made on empty
  * tables would choose and keep.
  */
+const insertEvents = /* sql */ `insert into event_inbox (tenant_id, ce_id, seq, origin, event_type, attributes, body)
+        select k_tenant[e.key], e.id, base + e.n - 1, k_origin[e.key], k_type[e.key],
+               convert_from(substr(p_blob, e.at, e.attributes), 'UTF8')::json,
+               case when e.body >= 0 then substr(p_blob, e.at + e.attributes, e.body) end
+        from unnest(e_id, e_key, e_at, e_attributes, e_body) with ordinality
+          e(id, key, at, attributes, body, n)`;
+
 export const ingest = /* sql */ `
 create sequence arrival_sequence;
+
+-- The key made last wins where the planner finds both indexes equally cheap, which is so for a week
+-- that was analyzed while empty. Otherwise a look-up by id reads all events of its tenant by the
+-- other index, for as long as that plan is kept. Partitions copy the order.
+alter table event_inbox drop constraint event_inbox_pkey;
+alter table event_inbox add primary key (tenant_id, ce_id);
 
 -- The truth about what has been ingested: the newest row of a partition. Append-only, because a row
 -- updated by every batch is a chain that every batch walks while an old snapshot is open: 30 000
@@ -56,7 +73,7 @@ with recursive newest as (
 select topic, partition, next_offset, ingested_at as updated_at from newest;
 
 create function ingest_batch(
-  p_topic text, p_partition integer, p_expected bigint, p_next bigint, p_blob bytea,
+  p_topic text, p_partition integer, p_expected bigint, p_next bigint, p_careful boolean, p_blob bytea,
   k_tenant text[], k_origin text[], k_type text[], k_wildcard text[], k_major integer[],
   e_id uuid[], e_key integer[], e_at integer[], e_attributes integer[], e_body integer[],
   q_id uuid[], q_offset bigint[], q_reason text[], q_detail text[],
@@ -139,13 +156,20 @@ begin
     coalesce(pg_sequence_last_value('arrival_sequence'), 0) + 1);
   perform setval('arrival_sequence', base + event_count - 1);
 
-  insert into event_inbox (tenant_id, ce_id, seq, origin, event_type, attributes, body)
-  select k_tenant[e.key], e.id, base + e.n - 1, k_origin[e.key], k_type[e.key],
-         convert_from(substr(p_blob, e.at, e.attributes), 'UTF8')::json,
-         case when e.body >= 0 then substr(p_blob, e.at + e.attributes, e.body) end
-  from unnest(e_id, e_key, e_at, e_attributes, e_body) with ordinality e(id, key, at, attributes, body, n)
-  on conflict do nothing;
-  get diagnostics stored_count = row_count;
+  loop
+    begin
+      if p_careful then
+        ${insertEvents}
+        on conflict do nothing;
+      else
+        ${insertEvents};
+      end if;
+      get diagnostics stored_count = row_count;
+      exit;
+    exception when unique_violation then
+      p_careful := true;
+    end;
+  end loop;
 
   if m_event is null or stored_count = 0 then
     return;
