@@ -7,7 +7,9 @@ import {
   permissions,
   revokeApiKey,
 } from './auth/index.ts';
+import { createLog } from './base/index.ts';
 import { runDemo } from './demo/index.ts';
+import { createHub } from './main.ts';
 import { serve } from './serve.ts';
 import { readSettings, SettingsError } from './settings/index.ts';
 import { migrate, openPool, StoreError, startEmbeddedPostgres } from './store/index.ts';
@@ -33,7 +35,11 @@ program
   .description('A hub, three receivers and a producer in a temporary folder; nothing stays behind.')
   .option('--seconds <n>', 'end by itself after so many seconds', positiveNumber)
   .action(async (options: { seconds?: number }) => {
-    process.exitCode = await runDemo(options.seconds ?? null);
+    process.exitCode = await runDemo({
+      seconds: options.seconds ?? null,
+      openHub: (environment) =>
+        createHub(readSettings(environment), createLog({ level: 'silent' })),
+    });
   });
 
 const keys = program.command('keys').description('API keys.');
@@ -98,7 +104,7 @@ async function withPool(work: (pool: ReturnType<typeof openPool>) => Promise<voi
 function positiveNumber(text: string): number {
   const number = Number(text);
   if (!Number.isFinite(number) || number <= 0)
-    throw new SettingsError(`--seconds must be a positive number, not "${text}".`);
+    throw new SettingsError('--seconds', `--seconds must be a positive number, not "${text}".`);
   return number;
 }
 

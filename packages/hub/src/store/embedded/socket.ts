@@ -21,6 +21,8 @@ export function provideSocketFolder(
   for (const place of [tmpdir(), '/tmp']) {
     const folder = join(place, shortSocketName(data_dir, uid));
     if (!socketPathFits(folder, port)) continue;
+    // The folder for temporary files may be root's own as well.
+    if (identity !== undefined && !canReach(place, identity)) continue;
     if (isForeign(folder, uid)) return makePrivate(mkdtempSync(join(place, 'hub-')), identity);
     return makePrivate(folder, identity);
   }

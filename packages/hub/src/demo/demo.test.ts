@@ -1,0 +1,87 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { until } from '@streaming-hub/testkit';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+
+const cli = join(import.meta.dirname, '..', 'cli.ts');
+let folder: string;
+let demo: { child: ChildProcess; output: () => string } | undefined;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'demo-test-'));
+});
+
+afterEach(async () => {
+  const child = demo?.child;
+  demo = undefined;
+  if (child && child.exitCode === null && child.signalCode === null) {
+    child.kill('SIGTERM');
+    await once(child, 'exit');
+  }
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Starts the demo with a folder of its own for temporary files, so that leftovers are seen. */
+function startDemo(...parameters: string[]) {
+  const child = spawn(process.execPath, [cli, 'demo', ...parameters], {
+    env: { ...process.env, TMPDIR: folder },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let text = '';
+  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  demo = { child, output: () => text };
+  return demo;
+}
+
+test('a short demo delivers everything, says so and leaves nothing behind', async () => {
+  const { child, output } = startDemo('--seconds', '10');
+  const [code] = await once(child, 'exit');
+  expect(output()).toContain('Every event arrived at every receiver that asked for it.');
+  expect(code).toBe(0);
+  for (const word of ['published', 'stored', 'delivered', 'failed', 'retried', 'recovered'])
+    expect(output()).toMatch(new RegExp(`^ +\\d+\\.\\d s {2}${word} `, 'm'));
+  // Effects never stand before their causes.
+  const told = ['published', 'stored', 'delivered'].map((word) =>
+    output().search(new RegExp(` ${word} +#2 `)),
+  );
+  expect(told).toEqual(told.toSorted((a, b) => a - b));
+  expect(output()).not.toMatch(/NOT|problem|\u001b\[/);
+  expect(readdirSync(folder)).toEqual([]);
+}, 90_000);
+
+test.each(['SIGINT', 'SIGTERM'] as const)(
+  '%s ends an endless demo and leaves nothing behind',
+  async (signal) => {
+    const { child, output } = startDemo();
+    await until(() => output().includes(' delivered '), 60_000);
+    child.kill(signal);
+    // Impatience changes nothing.
+    child.kill(signal);
+    const [code] = await once(child, 'exit');
+    expect(code).toBe(0);
+    expect(output()).toContain('The hub has ended; its folder is removed.');
+    expect(readdirSync(folder)).toEqual([]);
+  },
+  90_000,
+);
+
+test('Ctrl-C while the hub is still starting leaves nothing behind either', async () => {
+  const { child, output } = startDemo();
+  await until(() => output().includes('Starting a hub'), 60_000);
+  child.kill('SIGINT');
+  const [code] = await once(child, 'exit');
+  expect(code).toBe(0);
+  expect(readdirSync(folder)).toEqual([]);
+}, 90_000);
+
+test('a reader that goes away ends the demo, and nothing is left behind', async () => {
+  const { child, output } = startDemo();
+  await until(() => output().includes(' published '), 60_000);
+  child.stdout?.destroy();
+  await once(child, 'exit');
+  expect(readdirSync(folder)).toEqual([]);
+}, 90_000);
