@@ -46,6 +46,11 @@ create sequence arrival_sequence;
 alter table event_inbox drop constraint event_inbox_pkey;
 alter table event_inbox add primary key (tenant_id, ce_id);
 
+-- Compressing is the dearest thing that could happen to a body, and it would happen inside the gate:
+-- JSON of 2, 4, 16 KiB cost 92, 128, 880 µs of database time, uncompressed 62, 64, 126 (and 1.7, 2,
+-- 2.5 times the bytes).
+alter table event_inbox alter column body set storage external, alter column attributes set storage external;
+
 -- The truth about what has been ingested: the newest row of a partition. Append-only, because a row
 -- updated by every batch is a chain that every batch walks while an old snapshot is open: 30 000
 -- batches of one event under one took 0.6 ms of database time at first and 2.1 ms at the end.
