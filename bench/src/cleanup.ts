@@ -1,4 +1,5 @@
 import { type ChildProcess, spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 
 /** Everything that was started, undone in reverse order: at the end, on failure and on Ctrl-C. */
 const undo: (() => unknown)[] = [];
@@ -39,4 +40,25 @@ export function endingWithUs(program: string, args: readonly string[]): [string,
   canFollowParent ??= spawnSync('setpriv', ['--pdeathsig', 'KILL', 'true']).status === 0;
   if (!canFollowParent) return [program, [...args]];
   return ['setpriv', ['--pdeathsig', 'KILL', program, ...args]];
+}
+
+let niceness = 0;
+
+/** See `prefer`. */
+export function setNiceness(value: number): void {
+  niceness = value;
+}
+
+/**
+ * Processes of the benchmark lead sessions of their own (`detached`), which Linux gives equal shares
+ * of the machine; on a machine that others load as well, `--nice` makes the shares larger (root only).
+ * Latency can only be measured where the processes get to run.
+ */
+export function prefer(pid: number | undefined): void {
+  if (niceness === 0 || pid === undefined) return;
+  try {
+    writeFileSync(`/proc/${pid}/autogroup`, String(niceness));
+  } catch (error) {
+    console.error(`--nice has no effect on process ${pid}: ${String(error)}`);
+  }
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { openPool, startEmbeddedPostgres } from '@streaming-hub/hub/store';
 import { type KafkaCluster, kafkaStartable, startKafka } from '@streaming-hub/testkit';
 import pg from 'pg';
-import { onCleanup } from './cleanup.ts';
+import { onCleanup, prefer } from './cleanup.ts';
 import { descendantNamed } from './processes.ts';
 import { type Receiver, startReceiver } from './receiver.ts';
 
@@ -53,6 +53,7 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
       }),
     },
   });
+  prefer(postgres.pid);
   onCleanup(() => postgres.stop());
   const receiver = await startReceiver();
   let cluster: Promise<KafkaCluster> | null = null;

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { endingWithUs, endProcess, onCleanup } from './cleanup.ts';
+import { endingWithUs, endProcess, onCleanup, prefer } from './cleanup.ts';
 import type { Bench } from './environment.ts';
 
 const cli = fileURLToPath(new URL('../../packages/hub/src/cli.ts', import.meta.url));
@@ -71,6 +71,7 @@ export function startHub(bench: Bench, options: HubOptions): HubProcess {
   const [program, args] = endingWithUs(process.execPath, [...profile, cli, 'start']);
   const child = spawn(program, args, {
     stdio: ['ignore', 'inherit', 'inherit'],
+    detached: true,
     env: {
       PATH: process.env['PATH'],
       BENCH_KEK: bench.kek,
@@ -86,6 +87,7 @@ export function startHub(bench: Bench, options: HubOptions): HubProcess {
       ...options.settings,
     },
   });
+  prefer(child.pid);
   const hub = new HubProcess(child, data_dir);
   onCleanup(() => endProcess(child, 'SIGTERM', 5_000));
   return hub;

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process';
-import { endProcess, onCleanup } from './cleanup.ts';
+import { endProcess, onCleanup, prefer } from './cleanup.ts';
 
 export type ReceiverCommand =
   | { readonly kind: 'arm'; readonly count: number; readonly latency: boolean }
@@ -30,12 +30,13 @@ export class Receiver {
     const timeout_ms = options.timeout_ms ?? 300_000;
     const first = this.#next('first', timeout_ms);
     const reached = this.#next('reached', timeout_ms);
-    // Nobody may be listening yet when one of them fails.
-    for (const promise of [first, reached]) promise.catch(() => {});
     const armed = this.#next('armed', 10_000);
     this.#child.send({ kind: 'arm', count, latency: options.latency ?? false });
     await armed;
-    return { first: first.then(() => {}), reached: reached.then(() => {}) };
+    const reports = { first: first.then(() => {}), reached: reached.then(() => {}) };
+    // Nobody may be waiting for it when one of them fails.
+    for (const report of Object.values(reports)) report.catch(() => {});
+    return reports;
   }
 
   async state(): Promise<{ received: number; latencies_ms: number[] }> {
@@ -69,7 +70,9 @@ export async function startReceiver(): Promise<Receiver> {
   const file = new URL('./receiver-process.ts', import.meta.url);
   const child = fork(file, [String(receiverPorts)], {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    detached: true,
   });
+  prefer(child.pid);
   onCleanup(() => endProcess(child));
   const ports = await new Promise<number[]>((resolve, reject) => {
     child.once('exit', () => reject(new Error('the receiver ended')));

@@ -1,5 +1,5 @@
 import { fork } from 'node:child_process';
-import { endProcess, onCleanup } from '../cleanup.ts';
+import { endProcess, onCleanup, prefer } from '../cleanup.ts';
 import { cpuSeconds } from '../processes.ts';
 import type { BareReport } from './child.ts';
 
@@ -15,7 +15,9 @@ export async function runBare(
   const before = cpuOf(others);
   const child = fork(file, [JSON.stringify(given)], {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    detached: true,
   });
+  prefer(child.pid);
   onCleanup(() => endProcess(child, 'SIGKILL'));
   const timer = setTimeout(() => child.kill('SIGKILL'), bare_ms_max);
   const report = await new Promise<BareReport>((resolve, reject) => {
