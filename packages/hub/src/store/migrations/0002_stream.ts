@@ -147,10 +147,11 @@ end $$;
 -- Reads chunks that hold records from each offset on, in the order given. A partition gives at most
 -- bytes_each, all together bytes_all (each exceeded by at most one chunk). A row without records says that the
 -- partition has been read to its end; a partition without such a row has, or may have, more.
--- days: no chunk of interest lies before that day.
+-- days: no chunk of interest lies before that day. Base64, since the client takes a third of the time to
+-- decode it that hex takes (7 against 25 us for 8 KiB).
 create function stream_read(
   topic_ids integer[], partitions integer[], offsets bigint[], days integer[], bytes_each integer, bytes_all integer
-) returns table (n integer, first_offset bigint, day integer, bytes integer, records bytea) language plpgsql stable as $$
+) returns table (n integer, first_offset bigint, day integer, bytes integer, records text) language plpgsql stable as $$
 declare
   today     integer := extract(epoch from clock_timestamp())::bigint / 86400;
   taken_all integer := 0;
@@ -162,13 +163,13 @@ begin
     -- Who has come as far as today needs only today's table; that takes a third of the time.
     if days[i] = today then
       open here for
-        select l.first_offset, l.day, l.bytes, l.records from stream_log l
+        select l.first_offset, l.day, l.bytes, encode(l.records, 'base64') from stream_log l
         where l.topic_id = topic_ids[i] and l.partition = partitions[i]
           and l.last_offset >= offsets[i] and l.day = today
         order by l.last_offset;
     else
       open here for
-        select l.first_offset, l.day, l.bytes, l.records from stream_log l
+        select l.first_offset, l.day, l.bytes, encode(l.records, 'base64') from stream_log l
         where l.topic_id = topic_ids[i] and l.partition = partitions[i]
           and l.last_offset >= offsets[i] and l.day >= days[i]
         order by l.last_offset;

@@ -1,5 +1,5 @@
 /**
- * How records are packed into one chunk. All numbers are big-endian.
+ * How records are packed into one chunk. All numbers are little-endian.
  *
  *   chunk  = version u8 · record*
  *   record = size u32 (of what follows) · timestamp f64 (ms) · key · value · header count u32 · (key · value)*
@@ -33,11 +33,11 @@ export function packRecord(
   into: Buffer,
   at: number,
 ): number {
-  let next = into.writeUInt32BE(size - 4, at);
-  next = into.writeDoubleBE(timestamp_ms, next);
+  let next = into.writeUInt32LE(size - 4, at);
+  next = into.writeDoubleLE(timestamp_ms, next);
   next = packBytes(record.key, into, next);
   next = packBytes(record.value, into, next);
-  next = into.writeUInt32BE(record.headers.length, next);
+  next = into.writeUInt32LE(record.headers.length, next);
   for (const [key, value] of record.headers) {
     next = packBytes(key, into, next);
     next = packBytes(value, into, next);
@@ -46,8 +46,8 @@ export function packRecord(
 }
 
 function packBytes(bytes: Buffer | null, into: Buffer, at: number): number {
-  if (bytes === null) return into.writeInt32BE(-1, at);
-  const next = into.writeInt32BE(bytes.length, at);
+  if (bytes === null) return into.writeInt32LE(-1, at);
+  const next = into.writeInt32LE(bytes.length, at);
   return next + bytes.copy(into, next);
 }
 
@@ -71,7 +71,7 @@ export function unpackChunk(
   const records: StreamRecord[] = [];
   let at = chunk_header_bytes;
   for (let offset = first_offset; at < chunk.length; offset++) {
-    const end = at + 4 + chunk.readUInt32BE(at);
+    const end = at + 4 + chunk.readUInt32LE(at);
     if (offset >= from_offset) records.push(unpackRecord(chunk, at + 4, topic, partition, offset));
     at = end;
   }
@@ -87,16 +87,16 @@ function unpackRecord(
 ): StreamRecord {
   let at = start + 8;
   const bytes = (): Buffer | null => {
-    const length = chunk.readInt32BE(at);
+    const length = chunk.readInt32LE(at);
     at += 4;
     if (length < 0) return null;
     at += length;
     return chunk.subarray(at - length, at);
   };
-  const timestamp_ms = chunk.readDoubleBE(start);
+  const timestamp_ms = chunk.readDoubleLE(start);
   const key = bytes();
   const value = bytes();
-  const count = chunk.readUInt32BE(at);
+  const count = chunk.readUInt32LE(at);
   at += 4;
   const headers: RawHeader[] = [];
   for (let n = 0; n < count; n++) headers.push([bytes() as Buffer, bytes() as Buffer]);

@@ -17,7 +17,8 @@ interface ReadRow {
   first_offset: number | null;
   day: number;
   bytes: number;
-  records: Buffer | null;
+  /** Base64. */
+  records: string | null;
 }
 
 export interface Reader {
@@ -115,7 +116,10 @@ export function createReader(
         const one = asked[n - 1];
         if (!one) continue;
         if (records === null || first_offset === null) at_end.add(n);
-        else one.partition.take({ first_offset, day, records }, one.epoch);
+        else {
+          const chunk = { first_offset, day, records: Buffer.from(records, 'base64') };
+          one.partition.take(chunk, one.epoch);
+        }
         took ||= records !== null;
       }
     } finally {
