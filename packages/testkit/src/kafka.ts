@@ -47,6 +47,9 @@ export interface KafkaNode {
   kill(): Promise<void>;
   /** SIGTERM: leadership moves first, then it ends. */
   stop(): Promise<void>;
+  /** Freezes the process: connections stay open and nothing answers. */
+  freeze(): void;
+  thaw(): void;
   /** Starts it again on the same ports and data; resolves once it answers. */
   restart(): Promise<void>;
 }
@@ -196,6 +199,14 @@ class Node implements KafkaNode {
 
   async stop(): Promise<void> {
     if (this.#java !== null) await killJava(this.#java, 'SIGTERM');
+  }
+
+  freeze(): void {
+    this.#java?.child.kill('SIGSTOP');
+  }
+
+  thaw(): void {
+    this.#java?.child.kill('SIGCONT');
   }
 
   /** One broker is enough as an answer: others may be down at this moment. */

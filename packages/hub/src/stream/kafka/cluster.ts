@@ -34,6 +34,8 @@ export class Cluster {
   readonly #bootstrap: readonly KafkaAddress[];
   #brokers = new Map<number, KafkaAddress>();
   #topics = new Map<string, TopicInfo>();
+  /** When brokers that could not be reached were last tried (monotonic). */
+  readonly #silent = new Map<string, number>();
   readonly #refreshing = new Map<string, Promise<void>>();
 
   constructor(brokers: readonly string[], settings: ConnectionSettings) {
@@ -74,23 +76,28 @@ export class Cluster {
     for (const address of this.#addresses()) {
       try {
         const connection = await this.connections.get(address, 'control', CONTROL_TIMEOUT_ms);
-        return await api.async(connection, ...request);
+        const answer = await api.async(connection, ...request);
+        this.#silent.delete(addressKey(address));
+        return answer;
       } catch (error) {
         if (error instanceof KafkaAccessError || responseOf(error) !== null) throw error;
+        this.#silent.set(addressKey(address), performance.now());
         errors.push(error);
       }
     }
     throw errors.length === 1 ? errors[0] : fault('no Kafka broker can be reached', errors[0]);
   }
 
-  /** Learnt brokers first, in random order; those of the configuration as the way back in. */
+  /** Learnt brokers first, in random order; those of the configuration as the way back in; lately silent ones last. */
   #addresses(): KafkaAddress[] {
     const known = [...this.#brokers.values()];
     const start = Math.floor(Math.random() * Math.max(1, known.length));
     const rest = this.#bootstrap.filter(
       (one) => !known.some((other) => other.host === one.host && other.port === one.port),
     );
-    return [...known.slice(start), ...known.slice(0, start), ...rest];
+    const all = [...known.slice(start), ...known.slice(0, start), ...rest];
+    const silent_ms = (one: KafkaAddress) => this.#silent.get(addressKey(one)) ?? 0;
+    return all.sort((a, b) => silent_ms(a) - silent_ms(b));
   }
 
   /** Reads the state of some topics, or (null) of all. Calls at the same time share one request. */
@@ -185,4 +192,8 @@ export class Cluster {
     for (const one of errorTree(error)) if (one instanceof KafkaAccessError) return one;
     return null;
   }
+}
+
+function addressKey(address: KafkaAddress): string {
+  return `${address.host}:${address.port}`;
 }

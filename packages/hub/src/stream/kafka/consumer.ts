@@ -96,7 +96,7 @@ export class KafkaConsumer implements StreamConsumer {
       scope,
       budget: this.#budget,
       workers: this.#workers,
-      onOutOfRange: (worker, log_start_offset) => void this.#outOfRange(worker, log_start_offset),
+      onOutOfRange: (worker) => void this.#outOfRange(worker),
       onFault,
     });
   }
@@ -189,11 +189,12 @@ export class KafkaConsumer implements StreamConsumer {
             const owner = this.#workers.get(worker.key) ?? this.#draining.get(worker.key);
             if (owner === worker) this.#committer.note(worker.source, offset);
           },
-          onRoom: () => this.#fetcher.wake(),
+          onRoom: () => this.#fetcher.room(),
           onFault: (error) => this.#options.onFault(error),
         }),
     );
     for (const worker of workers) this.#workers.set(worker.key, worker);
+    this.#fetcher.wake();
     const waiting = workers.filter((worker) => this.#unsettled.has(worker.key));
     void this.#load(workers.filter((worker) => !waiting.includes(worker)));
     for (const worker of waiting) {
@@ -283,24 +284,28 @@ export class KafkaConsumer implements StreamConsumer {
   }
 
   /** Retention has overtaken the reader, or the topic was made anew: go on where the log begins. */
-  async #outOfRange(worker: PartitionWorker, known_start_offset: number): Promise<void> {
+  async #outOfRange(worker: PartitionWorker): Promise<void> {
     const from = worker.fetch_offset;
-    let start = known_start_offset;
     try {
-      const offsets = await this.#cluster.listOffsets([worker.source], -2);
-      start = offsets.get(worker.key) ?? start;
+      const [starts, ends] = await Promise.all([
+        this.#cluster.listOffsets([worker.source], -2),
+        this.#cluster.listOffsets([worker.source], -1),
+      ]);
+      const start = starts.get(worker.key) ?? -1;
+      const end = ends.get(worker.key) ?? -1;
+      if (start < 0 || end < 0 || (from >= start && from <= end)) return; // no longer so
+      if (worker.fetch_offset !== from || worker.signal.aborted) return;
+      this.#report(
+        new KafkaFault(
+          start > from
+            ? `${worker.key}: the records ${from} to ${start - 1} were deleted before they were read; going on at ${start}`
+            : `${worker.key} ends at ${end}, before ${from} where reading should go on; beginning again at ${start}`,
+        ),
+      );
+      worker.seek(start);
     } catch (error) {
       this.#report(fault(`cannot find the beginning of ${worker.key}`, error));
     }
-    if (start < 0 || worker.fetch_offset !== from || worker.signal.aborted) return;
-    this.#report(
-      new KafkaFault(
-        start > from
-          ? `${worker.key}: the records ${from} to ${start - 1} were deleted before they were read; going on at ${start}`
-          : `${worker.key} ends before ${from}, where reading should go on; it begins again at ${start}`,
-      ),
-    );
-    worker.seek(start);
   }
 }
 

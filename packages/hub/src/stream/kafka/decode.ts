@@ -16,9 +16,6 @@ export interface FetchedPartition {
   readonly topic: string;
   readonly partition: number;
   readonly error_code: number;
-  /** End of what a reader of committed records may see. */
-  readonly stable_offset: number;
-  readonly log_start_offset: number;
   readonly aborted: readonly AbortedTransaction[];
   readonly records: Buffer | null;
 }
@@ -49,8 +46,8 @@ function decodePartition(reader: ByteReader, topic: string): FetchedPartition {
   const partition = reader.int32();
   const error_code = reader.int16();
   reader.int64(); // high watermark
-  const stable_offset = reader.int64();
-  const log_start_offset = reader.int64();
+  reader.int64(); // last stable offset
+  reader.int64(); // log start
   const aborted: AbortedTransaction[] = [];
   for (let count = reader.compactLength(); count > 0; count -= 1) {
     aborted.push({ producer_id: reader.int64(), first_offset: reader.int64() });
@@ -60,7 +57,7 @@ function decodePartition(reader: ByteReader, topic: string): FetchedPartition {
   const size = reader.unsigned() - 1;
   const records = size > 0 ? reader.take(size) : null;
   reader.skipTags();
-  return { topic, partition, error_code, stable_offset, log_start_offset, aborted, records };
+  return { topic, partition, error_code, aborted, records };
 }
 
 export interface DecodedRecords {

@@ -37,4 +37,30 @@ describe.skipIf(!kafkaStartable())('a Kafka of three', () => {
     expect(publishing.errors).toEqual([]);
     await stream.close();
   });
+
+  test('a broker that freezes holds up nothing for long, and nothing is lost when it wakes', {
+    timeout: 120_000,
+  }, async () => {
+    const stream = openStream(cluster.brokers);
+    const name = unique('frozen');
+    await stream.ensureTopics([{ name, partitions: 6 }]);
+    const reading = await read(stream, name);
+    const publishing = publishNumbers(stream, name, 6);
+    await until(() => publishing.acknowledged.size > 100, 20_000);
+    const [node] = cluster.nodes as [(typeof cluster.nodes)[number]];
+    node.freeze();
+    const before = publishing.acknowledged.size;
+    const read_before = reading.records.length;
+    await until(() => publishing.acknowledged.size > before + 300, 40_000);
+    await until(() => reading.records.length > read_before + 300, 40_000);
+    node.thaw();
+    await publishing.stop();
+    await until(() => reading.consumer.healthy(), 30_000);
+    const seen = () => new Set(values(reading.records));
+    await until(() => seen().size >= publishing.acknowledged.size, 30_000);
+    const lost = [...publishing.acknowledged].filter((value) => !seen().has(value));
+    expect(lost).toEqual([]);
+    expect(publishing.errors).toEqual([]);
+    await stream.close();
+  });
 });

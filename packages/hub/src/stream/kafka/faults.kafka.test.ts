@@ -114,7 +114,7 @@ describe.skipIf(!kafkaStartable())('Kafka that fails', () => {
       loadPositions: async () => new Map([[`${name}/0`, 50]]),
     });
     await until(() => reading.records.length === 2);
-    expect(reading.faults.map((fault) => fault.message).join()).toContain('ends before 50');
+    expect(reading.faults.map((fault) => fault.message).join()).toContain('ends at 2, before 50');
   });
 
   test('new partitions are found and read', async () => {
@@ -192,6 +192,34 @@ describe.skipIf(!kafkaStartable())('Kafka that fails', () => {
     await until(() => values(reading.records).includes('b'), 15_000);
     await until(() => reading.consumer.healthy(), 15_000);
     expect(reading.consumer.assignments().length).toBe(2);
+  });
+
+  test('a revoked partition whose batch runs longer than the session is still handed over in order', async () => {
+    const group = { session_timeout_ms: 1_500, heartbeat_interval_ms: 200 };
+    const stream = open({ group });
+    const name = await topicOf(stream, 2);
+    const group_id = unique('group');
+    const events: string[] = [];
+    const onBatch = (who: string) => async (batch: Parameters<typeof after>[0]) => {
+      events.push(`${who} begins ${batch.partition}`);
+      if (who === 'old') await wait(4_000); // deaf to its signal
+      events.push(`${who} ends ${batch.partition}`);
+      return after(batch);
+    };
+    await stream.publish([text(name, 'a', 0), text(name, 'b', 1)]);
+    const old = await read(stream, name, { group: group_id, onBatch: onBatch('old') });
+    await until(() => events.length === 2);
+    const fresh = await read(open({ group }), name, { group: group_id, onBatch: onBatch('new') });
+    await until(() => fresh.consumer.assignments().length === 1, 20_000);
+    const [given] = fresh.consumer.assignments();
+    await stream.publish([text(name, 'c', given?.partition)]);
+    await until(() => fresh.records.length === 1, 20_000);
+    // Handled once each, the new owner after the old one, which was a member all the while.
+    expect(values(fresh.records)).toEqual(['c']);
+    expect(events.indexOf(`new begins ${given?.partition}`)).toBeGreaterThan(
+      events.indexOf(`old ends ${given?.partition}`),
+    );
+    expect(old.faults).toEqual([]);
   });
 
   test('starting while the broker is away waits for it', async () => {

@@ -22,7 +22,7 @@ export interface FetcherOptions {
   /** Workers of owned partitions by key. */
   readonly workers: ReadonlyMap<string, PartitionWorker>;
   /** The position is outside of what the broker has. */
-  onOutOfRange(worker: PartitionWorker, log_start_offset: number): void;
+  onOutOfRange(worker: PartitionWorker): void;
   onFault(fault: Error): void;
 }
 
@@ -33,7 +33,7 @@ const PARTITION_bytes_min = 16 * 1024;
 const LONG_POLL_ms = 500;
 /** The same while some partitions are left out, so that they are asked for again soon. */
 const SHORT_POLL_ms = 20;
-const REQUEST_TIMEOUT_ms = 10_000;
+const REQUEST_TIMEOUT_ms = 8_000;
 const LEADERLESS_ms = 200;
 const READ_COMMITTED = 1;
 
@@ -57,10 +57,15 @@ export class Fetcher {
     this.#options = options;
   }
 
-  /** Partitions, leaders or room changed: see that every broker concerned has its loop, and none sleeps. */
-  wake(): void {
+  /** A partition has room again. */
+  room(): void {
     this.#room.resolve();
     this.#room = Promise.withResolvers<void>();
+  }
+
+  /** Partitions or leaders changed: see that every broker concerned has its loop, and none sleeps. */
+  wake(): void {
+    this.room();
     if (this.#stop.signal.aborted) return;
     for (const worker of this.#options.workers.values()) {
       const node = this.#cluster.leader(worker.source.topic, worker.source.partition);
@@ -215,7 +220,7 @@ export class Fetcher {
         this.#paused.set(one.worker.key, performance.now() + PARTITION_PAUSE_ms);
         if (part.error_code === OFFSET_OUT_OF_RANGE) {
           if (one.worker.fetch_offset === one.offset) {
-            this.#options.onOutOfRange(one.worker, part.log_start_offset);
+            this.#options.onOutOfRange(one.worker);
           }
         } else stale.push(one.worker);
       }

@@ -48,8 +48,6 @@ export interface MembershipOptions {
 /** Without an answer the group notices by itself, when the session ends. */
 const LEAVE_TIMEOUT_ms = 2_000;
 
-type Ending = 'rebalance' | 'lost' | 'stop';
-
 export class Membership {
   readonly #cluster: Cluster;
   readonly #coordinator: Coordinator;
@@ -150,18 +148,20 @@ export class Membership {
       this.#joining = false;
     });
     if (this.#stop.signal.aborted) return;
-    const ending = this.#heartbeat(wake);
     const keys = new Set(assigned.map(partitionKey));
     const owned = new Set(this.#owned.map(partitionKey));
     const revoked = this.#owned.filter((one) => !keys.has(partitionKey(one)));
     this.#owned = assigned;
+    const released = new AbortController();
+    const ending = this.#heartbeat(wake, released.signal);
     this.#options.onAssigned(assigned.filter((one) => !owned.has(partitionKey(one))));
     this.#joined.resolve();
     if (revoked.length > 0) {
       await this.#options.onRevoked(revoked);
       this.#wake.abort(); // the second round
     }
-    if ((await ending) === 'lost') this.#lose();
+    released.abort();
+    await ending;
   }
 
   async #join(): Promise<TopicPartition[]> {
@@ -211,15 +211,19 @@ export class Membership {
     }));
   }
 
-  /** Heartbeats until the group rebalances, the membership is lost, or `wake` asks for a new join. */
-  async #heartbeat(wake: AbortSignal): Promise<Ending> {
+  /**
+   * Heartbeats until the group rebalances, the membership is lost, or `wake` asks for a new join;
+   * in any case until revoked partitions are `released`, however long their last batch takes.
+   */
+  async #heartbeat(wake: AbortSignal, released: AbortSignal): Promise<void> {
     const { heartbeat_interval_ms, session_timeout_ms } = this.#options;
+    let rebalance = false;
     for (;;) {
-      await wait(heartbeat_interval_ms, wake);
-      if (this.#stop.signal.aborted) return 'stop';
+      await wait(heartbeat_interval_ms, released.aborted ? wake : released);
+      if (this.#stop.signal.aborted) return;
       const generation = this.#generation;
-      if (generation === null) return 'lost';
-      if (wake.aborted) return 'rebalance';
+      if (generation === null) return;
+      if (released.aborted && (rebalance || wake.aborted)) return;
       const { id, member_id } = generation;
       try {
         const { group } = this.#coordinator;
@@ -229,16 +233,22 @@ export class Membership {
         const names = kafkaErrorNames(error);
         if (names.has('REBALANCE_IN_PROGRESS')) {
           this.#contact();
-          return 'rebalance';
+          rebalance = true;
+          if (released.aborted) return;
+          continue;
         }
         if (isFenced(names)) {
           if (names.has('UNKNOWN_MEMBER_ID')) this.#member_id = '';
-          return 'lost';
+          this.#lose();
+          return;
         }
         this.#failures += 1;
         this.#options.onFault(fault('no heartbeat to the consumer group', error));
         // Beyond the session the group may have given our partitions to others already.
-        if (performance.now() - this.#contact_ms > session_timeout_ms) return 'lost';
+        if (performance.now() - this.#contact_ms > session_timeout_ms) {
+          this.#lose();
+          return;
+        }
       }
     }
   }

@@ -32,7 +32,8 @@ const REQUEST_bytes_max = 16 * 1024 * 1024;
 const UNKNOWN_TOPIC_tries = 3;
 /** Most bytes of all `publish` calls together that wait for Kafka; a call beyond it fails at once. */
 const WAITING_bytes_max = 128 * 1024 * 1024;
-const PRODUCE_TIMEOUT_ms = 10_000;
+const PRODUCE_TIMEOUT_ms = 5_000;
+const ANSWER_TIMEOUT_ms = 8_000;
 
 interface Entry {
   readonly record: OutgoingRecord;
@@ -280,11 +281,7 @@ export class Producer {
   async #request(broker: number, lanes: Lane[]): Promise<void> {
     let answer: ReadonlyMap<string, PartitionResult> | Error;
     try {
-      const connection = await this.#cluster.connection(
-        broker,
-        'produce',
-        PRODUCE_TIMEOUT_ms + 5_000,
-      );
+      const connection = await this.#cluster.connection(broker, 'produce', ANSWER_TIMEOUT_ms);
       const parts = lanes.map((lane) => ({
         topic: lane.topic,
         partition: lane.partition,
