@@ -19,7 +19,7 @@ const limits = {
 
 export class LaneBook {
   readonly lanes = new Map<number, Lane>();
-  /** Deliveries that have a row in `retries`, by key. */
+  /** Deliveries in memory that have a row in `retries`, or will as soon as their outcome is durable, by key. */
   readonly tracked = new Map<string, Delivery>();
   /** Keys finished since the last poll of due retries began: its answer may be older than that. */
   readonly finishedLately = new Set<string>();
@@ -341,6 +341,18 @@ export class LaneBook {
     line.remove(delivery);
     if (line.deliveries.length === 0) lane.lines.delete(line.key);
     else this.promote(line);
+  }
+
+  /**
+   * From here on a row of `retries` belongs to it. Said before that row is written: the poll of due
+   * retries may see the row before we hear that it is there.
+   */
+  track(delivery: Delivery): void {
+    if (delivery.lane.closing) return;
+    this.tracked.set(
+      deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number),
+      delivery,
+    );
   }
 
   /** Its outcome is durable and nothing of it stays in memory. */

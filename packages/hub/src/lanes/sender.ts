@@ -300,6 +300,7 @@ export class Sender {
     delivery.first_failed_ms = first_failed_ms;
     if (holds) delivery.state = 'waiting';
     else book.leaveLine(delivery);
+    book.track(delivery);
     const change = changeOf(delivery, 'retry', {
       attempt,
       due_ms: decision.due_ms,
@@ -314,10 +315,6 @@ export class Sender {
       delivery.stored = true;
       delivery.crashes = 0;
       if (delivery.entry) delivery.entry.done = true;
-      book.tracked.set(
-        deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number),
-        delivery,
-      );
       this.hold(delivery, decision.due_ms);
     });
   }

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { backoff_ms, wait } from '../base/index.ts';
-import { appendDelivered, recordChanges } from './statements.ts';
+import { appendDelivered, recordChanges, recordedAttempts } from './statements.ts';
 import type { Change, DeliveredAttempt } from './types.ts';
 
 /**
@@ -9,7 +9,9 @@ import type { Change, DeliveredAttempt } from './types.ts';
  *
  * A flush starts when `batchRows_max` outcomes wait or `window_ms` have passed, at most
  * `flights_max` at a time. A flush that fails is tried again until it succeeds: an outcome is never
- * given up, and `backlog()` tells the sender to hold back meanwhile.
+ * given up, and `backlog()` tells the sender to hold back meanwhile. A failed flush may have been
+ * committed all the same, its answer lost with the connection: each is one transaction, so what of
+ * its attempts is found in the history has been applied and is left out of the next try.
  */
 const batchRows_max = 200;
 const flights_max = 2;
@@ -101,17 +103,17 @@ export class Recorder {
     const delivered = entries.filter((entry) => entry.delivered !== null);
     const changed = entries.filter((entry) => entry.change !== null);
     await Promise.all([
-      this.#untilDone(delivered, async () => {
+      this.#untilDone(delivered, async (rest) => {
         await appendDelivered(
           this.#pool,
-          delivered.map((entry) => entry.delivered as DeliveredAttempt),
+          rest.map((entry) => entry.delivered as DeliveredAttempt),
         );
         return new Set<number>();
       }),
-      this.#untilDone(changed, () =>
+      this.#untilDone(changed, (rest) =>
         recordChanges(
           this.#pool,
-          changed.map((entry) => entry.change as Change),
+          rest.map((entry) => entry.change as Change),
         ),
       ),
     ]);
@@ -119,18 +121,35 @@ export class Recorder {
 
   async #untilDone(
     entries: readonly Entry[],
-    write: () => Promise<ReadonlySet<number>>,
+    write: (entries: readonly Entry[]) => Promise<ReadonlySet<number>>,
   ): Promise<void> {
-    if (entries.length === 0) return;
-    for (let failures = 0; !this.#abort.signal.aborted; failures += 1) {
+    let rest = entries;
+    for (let failures = 0; rest.length > 0 && !this.#abort.signal.aborted; failures += 1) {
       try {
-        const refused = await write();
-        for (const [index, entry] of entries.entries()) entry.settle(!refused.has(index));
+        if (failures > 0) rest = await this.#unrecorded(rest);
+        if (rest.length === 0) return;
+        const refused = await write(rest);
+        for (const [index, entry] of rest.entries()) entry.settle(!refused.has(index));
         return;
       } catch (error) {
         this.#onFault(new Error('outcomes could not be stored; trying again', { cause: error }));
         await wait(backoff_ms(failures, 50, 5_000), this.#abort.signal);
       }
     }
+  }
+
+  /** Settles what an earlier try has stored although it failed; answers the others. */
+  async #unrecorded(entries: readonly Entry[]): Promise<readonly Entry[]> {
+    const keyed = entries.flatMap((entry) => {
+      const outcome = entry.delivered ?? entry.change;
+      return outcome?.attempt ? [{ ...outcome, attempt: outcome.attempt }] : [];
+    });
+    const found = await recordedAttempts(this.#pool, keyed);
+    return entries.filter((entry) => {
+      const id = (entry.delivered ?? entry.change)?.attempt?.delivery_attempt_id;
+      if (id === undefined || !found.has(id)) return true;
+      entry.settle(true);
+      return false;
+    });
   }
 }

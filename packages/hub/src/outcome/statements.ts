@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Change, DeliveredAttempt } from './types.ts';
+import type { AttemptRecord, Change, DeliveredAttempt, DeliveryKey } from './types.ts';
 
 /**
  * The hot statement of dispatch: one appended row per healthy delivery, 200 at a time, nothing to
@@ -68,6 +68,28 @@ export async function recordChanges(
     values: [JSON.stringify(document)],
   });
   return new Set(answer.rows[0]?.refused ?? []);
+}
+
+/** Which of these attempts are in the history already, by their ids. */
+export async function recordedAttempts(
+  pool: pg.Pool,
+  rows: readonly (DeliveryKey & { readonly attempt: AttemptRecord })[],
+): Promise<ReadonlySet<string>> {
+  const answer = await pool.query<{ id: string }>({
+    name: 'recorded-attempts',
+    text: /* sql */ `
+      select a.delivery_attempt_id as id
+      from unnest($1::int[], $2::bigint[], $3::uuid[]) u(lane_id, seq, id)
+      cross join lateral (
+        select x.delivery_attempt_id from delivery_attempts x
+        where x.lane_id = u.lane_id and x.seq = u.seq and x.delivery_attempt_id = u.id limit 1) a`,
+    values: [
+      plain(rows.map((row) => row.lane_id)),
+      plain(rows.map((row) => row.seq)),
+      plain(rows.map((row) => row.attempt.delivery_attempt_id)),
+    ],
+  });
+  return new Set(answer.rows.map((row) => row.id));
 }
 
 /** Postgres text cannot hold U+0000 and json no lone surrogates: what a receiver sends must not block the batch. */
