@@ -1,4 +1,9 @@
-import { type Attributes, defaultRules, encodeRecord } from '@streaming-hub/contract';
+import {
+  type Attributes,
+  defaultRules,
+  encodeRecord,
+  toCloudEventJson,
+} from '@streaming-hub/contract';
 import { catalogueEvent } from '@streaming-hub/contract/fixtures';
 import type { HubProcess, Receiver } from '@streaming-hub/testkit';
 import { until } from '@streaming-hub/testkit';
@@ -13,6 +18,10 @@ export interface Wanted {
   readonly tenant_id: string;
   readonly ordering: 'fifo' | 'keyed' | 'unordered';
 }
+
+/** Hubs that share a database need one key-encryption key; its variable is passed on to them. */
+export const sharedKey = { KEK_REF: 'TEST_KEK' };
+process.env['TEST_KEK'] = Buffer.alloc(32, 7).toString('base64');
 
 export const quickRetries = Array.from({ length: 12 }, () => 0.3);
 
@@ -73,6 +82,32 @@ export function eventsOf(tenant_id: string, count: number): TestEvent[] {
     const { topic, key, value, headers } = encodeRecord(attributes, body, defaultRules);
     return { attributes, body, record: { topic, key, value, headers } };
   });
+}
+
+/** Publishes over HTTP as one batch; answers the status, 0 when there was no answer. */
+export async function postEvents(
+  hub: HubProcess,
+  tenant_id: string,
+  events: readonly TestEvent[],
+): Promise<{ status: number; retry_after: string | null; type: string | null }> {
+  try {
+    const answer = await fetch(`${hub.url}/v1/events`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/cloudevents-batch+json',
+        'x-tenant-id': tenant_id,
+      },
+      body: JSON.stringify(events.map((event) => toCloudEventJson(event.attributes, event.body))),
+    });
+    await answer.arrayBuffer();
+    return {
+      status: answer.status,
+      retry_after: answer.headers.get('retry-after'),
+      type: answer.headers.get('content-type'),
+    };
+  } catch {
+    return { status: 0, retry_after: null, type: null };
+  }
 }
 
 export interface Arrivals {

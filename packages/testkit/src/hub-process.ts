@@ -12,6 +12,9 @@ const logCharacters_max = 200_000;
 export interface HubProcess {
   readonly url: string;
   readonly pid: number;
+  readonly data_dir: string;
+  /** Its exit code; null when a signal ended it. */
+  readonly ended: Promise<number | null>;
   /** What it has logged, the newest part. */
   log(): string;
   /** kill -9; resolves once it is gone. */
@@ -32,6 +35,7 @@ export interface HubProcess {
 
 export interface HubAnswer {
   readonly status: number;
+  readonly headers: Headers;
   readonly body: Record<string, unknown>;
 }
 
@@ -43,31 +47,20 @@ export async function startHubProcess(
   const data_dir = folder ?? mkdtempSync(join(tmpdir(), 'hub-process-'));
   const addressFile = join(data_dir, 'hub.json');
   rmSync(addressFile, { force: true });
-  const environment: Record<string, string> = { ...cleanEnvironment() };
-  const all = {
-    DATA_DIR: data_dir,
-    HTTP_LISTEN_ADDR: '127.0.0.1:0',
-    LOG_LEVEL: 'warn',
-    ...settings,
-  };
-  for (const [name, value] of Object.entries(all)) environment[`STREAMING_HUB_${name}`] = value;
-  const child = spawn(process.execPath, [program, 'start'], {
-    env: environment,
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  const ended = new Promise<number | null>((resolve) =>
-    child.once('exit', (code) => resolve(code)),
-  );
-  const log = collectLog(child);
-  process.once('exit', () => child.kill('SIGKILL'));
+  const { child, log, ended } = spawnHub(settings, data_dir);
   const url = await until(() => {
     if (child.exitCode !== null) return `the hub ended: ${log()}`;
     return (JSON.parse(readFileSync(addressFile, 'utf8')) as { http: { url: string } }).http.url;
-  }, startTimeout_ms);
+  }, startTimeout_ms).catch((error: unknown) => {
+    child.kill('SIGKILL');
+    throw error;
+  });
   if (!url.startsWith('http')) throw new Error(url);
-  const hub: HubProcess = {
+  return {
     url,
     pid: child.pid ?? 0,
+    data_dir,
+    ended,
     log,
     async kill() {
       child.kill('SIGKILL');
@@ -87,12 +80,49 @@ export async function startHubProcess(
       const text = await answer.text();
       return {
         status: answer.status,
+        headers: answer.headers,
         body: text === '' ? {} : (JSON.parse(text) as Record<string, unknown>),
       };
     },
     discard: () => rmSync(data_dir, { recursive: true, force: true }),
   };
-  return hub;
+}
+
+/** A start that is meant to be refused: the exit code and everything the process said. */
+export async function runRefusedHub(
+  settings: Record<string, string>,
+  folder: string,
+): Promise<{ code: number | null; output: string }> {
+  const { child, log, ended } = spawnHub(settings, folder);
+  const tooLong = setTimeout(() => child.kill('SIGKILL'), startTimeout_ms);
+  const code = await ended;
+  clearTimeout(tooLong);
+  return { code, output: log() };
+}
+
+function spawnHub(settings: Record<string, string>, data_dir: string) {
+  const environment: Record<string, string> = { ...cleanEnvironment() };
+  const all = {
+    DATA_DIR: data_dir,
+    HTTP_LISTEN_ADDR: '127.0.0.1:0',
+    LOG_LEVEL: 'warn',
+    ...settings,
+  };
+  for (const [name, value] of Object.entries(all)) environment[`STREAMING_HUB_${name}`] = value;
+  const child = spawn(process.execPath, [program, 'start'], {
+    env: environment,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const killWithUs = () => child.kill('SIGKILL');
+  process.once('exit', killWithUs);
+  // 'close', not 'exit': by then everything it said has been read.
+  const ended = new Promise<number | null>((resolve) =>
+    child.once('close', (code) => {
+      process.removeListener('exit', killWithUs);
+      resolve(code);
+    }),
+  );
+  return { child, log: collectLog(child), ended };
 }
 
 function cleanEnvironment(): Record<string, string> {
