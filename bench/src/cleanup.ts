@@ -1,5 +1,4 @@
 import { type ChildProcess, spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
 
 /** Everything that was started, undone in reverse order: at the end, on failure and on Ctrl-C. */
 const undo: (() => unknown)[] = [];
@@ -42,23 +41,20 @@ export function endingWithUs(program: string, args: readonly string[]): [string,
   return ['setpriv', ['--pdeathsig', 'KILL', program, ...args]];
 }
 
-let niceness = 0;
+let isPreferred = false;
 
-/** See `prefer`. */
-export function setNiceness(value: number): void {
-  niceness = value;
+/** From here on `prefer` has an effect. */
+export function preferAll(): void {
+  isPreferred = true;
 }
 
 /**
- * Processes of the benchmark lead sessions of their own (`detached`), which Linux gives equal shares
- * of the machine; on a machine that others load as well, `--nice` makes the shares larger (root only).
- * Latency can only be measured where the processes get to run.
+ * With `--prefer`, processes of the benchmark run before everything else on the machine (real-time
+ * round robin, root only): latency can only be measured where the processes get to run. Children and
+ * threads made later inherit it. Meant for P3, which needs less than one core; others would starve.
  */
-export function prefer(pid: number | undefined): void {
-  if (niceness === 0 || pid === undefined) return;
-  try {
-    writeFileSync(`/proc/${pid}/autogroup`, String(niceness));
-  } catch (error) {
-    console.error(`--nice has no effect on process ${pid}: ${String(error)}`);
-  }
+export function prefer(pid: number | null | undefined): void {
+  if (!isPreferred || !pid) return;
+  const result = spawnSync('chrt', ['-a', '-r', '-p', '1', String(pid)]);
+  if (result.status !== 0) console.error(`--prefer has no effect on process ${pid}`);
 }

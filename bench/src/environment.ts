@@ -70,7 +70,10 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
         cluster = startKafka();
         onCleanup(async () => (await cluster)?.stop());
       }
-      return { brokers: (await cluster).brokers, pid: descendantNamed('java') };
+      const { brokers } = await cluster;
+      const pid = descendantNamed('java');
+      prefer(pid);
+      return { brokers, pid };
     },
     async database(name) {
       await administer(postgres.config, `create database ${name}`);

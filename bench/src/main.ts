@@ -1,11 +1,11 @@
 /**
- * The benchmark: `npm run bench [-- P1 P2 … --quick --repeat N --nice=N --profile DIR --json FILE]`.
+ * The benchmark: `npm run bench [-- P1 P2 … --quick --repeat N --prefer --profile DIR --json FILE]`.
  * Prints ratios within this run, with raw figures, versions and the machine beside them.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { cleanUp, prefer, setNiceness } from './cleanup.ts';
+import { cleanUp, prefer, preferAll } from './cleanup.ts';
 import { openBench } from './environment.ts';
 import type { Result } from './figures.ts';
 import { load, machine } from './machine.ts';
@@ -24,7 +24,7 @@ const { values, positionals } = parseArgs({
   options: {
     quick: { type: 'boolean', default: false },
     repeat: { type: 'string', default: '1' },
-    nice: { type: 'string', default: '0' },
+    prefer: { type: 'boolean', default: false },
     profile: { type: 'string' },
     json: { type: 'string' },
   },
@@ -34,7 +34,7 @@ const unknown = positionals.filter((name) => !ids.includes(name as Id));
 const repeat = Number(values.repeat);
 if (unknown.length > 0 || !Number.isInteger(repeat) || repeat < 1) {
   console.error(
-    `Unknown: ${unknown.join(' ') || `--repeat ${values.repeat}`}. There are ${ids.join(' ')}, --quick, --repeat N, --nice=N, --profile DIR, --json FILE.`,
+    `Unknown: ${unknown.join(' ') || `--repeat ${values.repeat}`}. There are ${ids.join(' ')}, --quick, --repeat N, --prefer, --profile DIR, --json FILE.`,
   );
   process.exit(2);
 }
@@ -55,7 +55,7 @@ async function run(): Promise<void> {
   const profile = values.profile === undefined ? null : resolve(values.profile);
   if (profile) mkdirSync(profile, { recursive: true });
   for (const [name, value] of Object.entries(machine())) console.log(`${name.padEnd(14)} ${value}`);
-  setNiceness(Number(values.nice));
+  if (values.prefer) preferAll();
   prefer(process.pid);
   const bench = await openBench({ quick: values.quick, repeat, profile });
   const wanted = positionals.length > 0 ? (positionals as Id[]) : ids;
