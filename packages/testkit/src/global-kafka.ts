@@ -4,11 +4,11 @@
  */
 
 import { startKafka } from './kafka.ts';
-import { missingForKafka } from './kafka-install.ts';
+import { installKafka, missingForKafka } from './kafka-install.ts';
 
 export async function setup(): Promise<(() => Promise<void>) | undefined> {
   if (process.env['TEST_KAFKA_BROKERS']) return undefined;
-  const missing = missingForKafka();
+  const missing = missingForKafka() ?? (await installationFault());
   if (missing !== null) {
     process.env['TEST_KAFKA_MISSING'] = missing;
     process.stderr.write(`\nSKIPPED: every Kafka test. ${missing}\n\n`);
@@ -20,4 +20,14 @@ export async function setup(): Promise<(() => Promise<void>) | undefined> {
     delete process.env['TEST_KAFKA_BROKERS'];
     await cluster.stop();
   };
+}
+
+/** A machine that cannot fetch the broker (no network) lacks Kafka as much as one without Java. */
+async function installationFault(): Promise<string | null> {
+  try {
+    await installKafka();
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }

@@ -8,6 +8,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import {
   accessSync,
+  chmodSync,
   constants,
   cpSync,
   existsSync,
@@ -16,6 +17,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -100,15 +102,9 @@ async function build(parent: string, folder: string): Promise<void> {
   mkdirSync(work, { recursive: true });
   try {
     cpSync(kafkaFolder, work, { recursive: true });
-    await run(
-      'mvn',
-      [
-        ['-B', '-q', '-f', join(work, 'pom.xml'), 'dependency:copy-dependencies'],
-        ['-DincludeScope=runtime', `-DoutputDirectory=${join(work, 'jars')}`],
-      ].flat(),
-      { timeout: FETCH_TIMEOUT_ms },
-    );
+    await fetchJars(work);
     await prepare(describe(work));
+    openToAll(work);
     try {
       renameSync(work, folder);
     } catch (error) {
@@ -117,6 +113,35 @@ async function build(parent: string, folder: string): Promise<void> {
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
+}
+
+/** By the user's Maven repository, else by one of its own (no home folder, or a damaged repository). */
+async function fetchJars(work: string): Promise<void> {
+  const jars = join(work, 'jars');
+  const command = ['-B', '-q', '-f', join(work, 'pom.xml'), 'dependency:copy-dependencies'];
+  const options = ['-DincludeScope=runtime', `-DoutputDirectory=${jars}`];
+  const own = join(work, 'repository');
+  try {
+    await run('mvn', [...command, ...options], { timeout: FETCH_TIMEOUT_ms });
+  } catch {
+    rmSync(jars, { recursive: true, force: true });
+    try {
+      const timeout = FETCH_TIMEOUT_ms;
+      await run('mvn', [...command, ...options, `-Dmaven.repo.local=${own}`], { timeout });
+    } catch (cause) {
+      const said = cause instanceof Error && 'stdout' in cause ? String(cause.stdout) : '';
+      throw new Error(`Maven could not fetch the Kafka broker: ${said.trim()}`, { cause });
+    }
+    rmSync(own, { recursive: true, force: true });
+  }
+}
+
+/** A cache that root has built serves ordinary users too; Kafka makes some folders private. */
+function openToAll(path: string): void {
+  const found = statSync(path);
+  const folder = found.isDirectory();
+  chmodSync(path, found.mode | (folder ? 0o555 : 0o444));
+  if (folder) for (const name of readdirSync(path)) openToAll(join(path, name));
 }
 
 /** Formats the template and records the class archive by one start and one clean stop. */

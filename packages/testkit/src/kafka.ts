@@ -5,7 +5,7 @@
  * Where Java or Maven are missing, `kafkaAvailable()` is false: guard each suite by
  * `describe.skipIf(!kafkaAvailable())`; the reason is printed once per run.
  */
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeCertificates } from './kafka-certificates.ts';
@@ -92,6 +92,30 @@ export function kafkaBrokers(): string[] {
   return brokers.split(',').map((broker) => broker.trim());
 }
 
+const folderPrefix = 'streaming-hub-kafka-';
+
+/** Removes the data of runs that were killed: their folders carry the id of a process that is gone. */
+function sweep(): void {
+  for (const name of readdirSync(tmpdir())) {
+    const pid = Number(new RegExp(`^${folderPrefix}(\\d+)-`).exec(name)?.[1] ?? process.pid);
+    if (pid === process.pid || isAlive(pid)) continue;
+    try {
+      rmSync(join(tmpdir(), name), { recursive: true, force: true });
+    } catch {
+      // Another user's: theirs to remove.
+    }
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+  }
+}
+
 const user = { username: 'alice', password: 'open-sesame' };
 
 /** Starts a broker (2 to 3 s) or a cluster of three (5 s). Throws where Java or Maven are missing. */
@@ -99,7 +123,8 @@ export async function startKafka(options: KafkaOptions = {}): Promise<KafkaClust
   const lack = missing();
   if (lack !== null) throw new Error(lack);
   const installation = await installKafka();
-  const folder = mkdtempSync(join(tmpdir(), 'streaming-hub-kafka-'));
+  sweep();
+  const folder = mkdtempSync(join(tmpdir(), `${folderPrefix}${process.pid}-`));
   const count = options.nodes ?? 1;
   const nodes = await Promise.all(
     Array.from({ length: count }, async (_, index) => ({
