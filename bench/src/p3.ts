@@ -105,7 +105,10 @@ async function run(
   send: (event: BenchEvent) => Promise<void>,
   count: number,
 ): Promise<number[]> {
-  const armed = await bench.receiver.arm(count, { latency: true, timeout_ms: 60_000 });
+  const armed = await bench.receiver.arm(count, {
+    latency: true,
+    timeout_ms: (count / per_second) * 1_000 + 60_000,
+  });
   await pace(count, per_second, (n) => send(made(n)));
   await armed.reached;
   return (await bench.receiver.state()).latencies_ms;
