@@ -8,7 +8,7 @@ import { type Clock, type Logger, type Service, systemClock } from './base/index
 import { buildHttpServer, createHttpService, createReadiness } from './http/index.ts';
 import { createIngest, type Ingest } from './ingest/index.ts';
 import { createKeyring, openKeyProvider } from './keys/index.ts';
-import { Dispatcher } from './lanes/index.ts';
+import { Dispatcher, freeLeftLeases } from './lanes/index.ts';
 import { createMetrics } from './metrics/index.ts';
 import { attemptObserver, installGauges } from './observe.ts';
 import { contractRules, parseListenAddress, type Settings } from './settings/index.ts';
@@ -20,7 +20,7 @@ import {
   openPool,
   startEmbeddedPostgres,
 } from './store/index.ts';
-import { openStream } from './stream/index.ts';
+import { openStream, removeLeftMembers } from './stream/index.ts';
 import {
   createSubscriptions,
   readSubscriptionsByNumber,
@@ -257,8 +257,8 @@ async function prepareDatabase(pool: pg.Pool, embedded: EmbeddedPostgres | null)
   await ensurePartitions(pool);
   // Nobody else can have this folder open: whatever an earlier process left leased is free at once.
   if (embedded) {
-    await pool.query(`update shards set lease_until = now() where lease_until > now()`);
-    await pool.query('delete from processes');
+    await freeLeftLeases(pool);
+    await removeLeftMembers(pool);
   }
 }
 

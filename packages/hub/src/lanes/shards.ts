@@ -162,6 +162,16 @@ export class Shards implements Service {
   }
 }
 
+/**
+ * Frees every lease: for the start of a process that has this database to itself. Leases it finds
+ * belong to a process that was killed; they are free at once, and not clean.
+ */
+export async function freeLeftLeases(pool: pg.Pool): Promise<void> {
+  await pool.query(/* sql */ `
+    with gone as (delete from processes)
+    update shards set lease_until = now() where lease_until > now()`);
+}
+
 function shuffled<T>(items: Iterable<T>): T[] {
   return [...items]
     .map((item) => ({ item, place: Math.random() }))

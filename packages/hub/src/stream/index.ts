@@ -1,4 +1,5 @@
 export { type EmbeddedStreamOptions, openEmbeddedStream } from './embedded/index.ts';
+export { removeLeftMembers } from './embedded/left-members.ts';
 export {
   KafkaAccessError,
   type KafkaSasl,
