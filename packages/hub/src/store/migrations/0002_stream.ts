@@ -40,6 +40,8 @@ create table stream_log (
   records      bytea not null,
   primary key (topic_id, partition, last_offset, day)
 ) partition by range (day);
+-- Bodies are not worth the CPU of compressing them.
+alter table stream_log alter column records set storage external;
 
 create table stream_groups (
   name    text primary key,
@@ -68,21 +70,24 @@ create table stream_assignments (
 ) with (fillfactor = 50);
 
 -- Creates the log's tables of the days from..until (since the Unix epoch); safe from several processes at once.
+-- They are made apart and attached, which locks out neither readers nor writers.
 create function ensure_stream_days(from_day integer, until_day integer) returns void language plpgsql as $$
 declare
-  missing integer[];
+  home  oid := (select relnamespace from pg_class where oid = 'stream_log'::regclass);
+  days  integer[];
 begin
-  select array_agg(d) into missing from generate_series(from_day, until_day) d
-  where to_regclass(format('stream_log_d%s', d)) is null;
-  if missing is null then return; end if;
-  perform pg_advisory_xact_lock(1398096, 3);
-  for d in from_day..until_day loop
-    if to_regclass(format('stream_log_d%s', d)) is null then
-      execute format('create table stream_log_d%s partition of stream_log for values from (%s) to (%s)', d, d, d + 1);
-      -- Bodies are not worth the CPU of compressing, and chunks are cut to stay in one page.
-      execute format('alter table stream_log_d%s alter column records set storage external', d);
-      execute format('alter table stream_log_d%s set (toast_tuple_target = 8160)', d);
-    end if;
+  for attempt in 1..2 loop
+    select array_agg(d order by d) into days from generate_series(from_day, until_day) d
+    where not exists (select from pg_class where relname = 'stream_log_d' || d and relnamespace = home);
+    if days is null then return; end if;
+    -- Asked again under the lock: another process may just have made them.
+    if attempt = 1 then perform pg_advisory_xact_lock(1398096, 3); end if;
+  end loop;
+  foreach from_day in array days loop
+    -- Chunks are cut to stay in one page.
+    execute format('create table stream_log_d%s (like stream_log including all) with (toast_tuple_target = 8160)', from_day);
+    execute format('alter table stream_log attach partition stream_log_d%s for values from (%s) to (%s)',
+      from_day, from_day, from_day + 1);
   end loop;
 end $$;
 
@@ -191,12 +196,12 @@ begin
   end loop;
 end $$;
 
--- Where each partition starts and ends (the offset its next record will get).
+-- Where each partition starts and ends (the offset its next record will get); n counts the arrays' entries from 1.
 create function stream_bounds(topic_ids integer[], partitions integer[])
-returns table (topic_id integer, partition integer, first_offset bigint, end_offset bigint) language sql stable as $$
-  select p.topic_id, p.partition, p.first_offset, greatest(p.first_offset, coalesce(tail.last_offset + 1, 0))
-  from unnest(topic_ids, partitions) u(t, n)
-  join stream_partitions p on p.topic_id = u.t and p.partition = u.n
+returns table (n bigint, first_offset bigint, end_offset bigint) language sql stable as $$
+  select u.n, p.first_offset, greatest(p.first_offset, coalesce(tail.last_offset + 1, 0))
+  from unnest(topic_ids, partitions) with ordinality u(topic_id, partition, n)
+  join stream_partitions p on p.topic_id = u.topic_id and p.partition = u.partition
   left join lateral (
     select l.last_offset from stream_log l
     where l.topic_id = p.topic_id and l.partition = p.partition

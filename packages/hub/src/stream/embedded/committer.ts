@@ -7,12 +7,12 @@ const commit_interval_ms = 1000;
 export interface Committer {
   /** The partition's position has changed; it is committed within the interval. */
   moved(partition: AssignedPartition): void;
-  /** Commits now what has not been committed. */
+  /** Commits what has not been committed of these; resolves when commits under way have ended too. */
   flush(partitions: readonly AssignedPartition[]): Promise<void>;
   stop(): void;
 }
 
-/** Commits the group's offsets. `lost` hears of a partition that others own meanwhile. */
+/** Commits the group's offsets. `lost` hears that somebody else owns one of the partitions meanwhile. */
 export function createCommitter(
   membership: Pick<Membership, 'commit'>,
   hooks: { lost(): void; onFault(fault: Error): void },
@@ -20,8 +20,14 @@ export function createCommitter(
   const dirty = new Set<AssignedPartition>();
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
+  let turn: Promise<void> = Promise.resolve();
 
-  async function flush(partitions: readonly AssignedPartition[]): Promise<void> {
+  function flush(partitions: readonly AssignedPartition[]): Promise<void> {
+    turn = turn.then(() => commit(partitions));
+    return turn;
+  }
+
+  async function commit(partitions: readonly AssignedPartition[]): Promise<void> {
     const commits: Commit[] = [];
     for (const partition of partitions) {
       const next_offset = partition.position();
@@ -34,7 +40,7 @@ export function createCommitter(
       const taken = await membership.commit(commits);
       if (taken.length < commits.length) hooks.lost();
     } catch (error) {
-      for (const partition of partitions) if (!partition.signal.aborted) schedule(partition);
+      for (const partition of partitions) schedule(partition);
       hooks.onFault(new Error('committing offsets failed; trying again', { cause: error }));
     }
   }

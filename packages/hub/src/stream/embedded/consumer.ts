@@ -1,21 +1,22 @@
 import { randomUUID } from 'node:crypto';
 import type pg from 'pg';
 import { backoff_ms, wait } from '../../base/index.ts';
-import type { ConsumeOptions, StreamConsumer, TopicPartition } from '../port.ts';
-import { integers } from './batch.ts';
+import type { ConsumeOptions, StreamConsumer } from '../port.ts';
 import { createCommitter } from './committer.ts';
-import { type Claimed, createMembership, type Owned, type SeatRow } from './group.ts';
+import { createMembership } from './group.ts';
+import { createHoldings } from './holdings.ts';
+import { readLag } from './lag.ts';
 import { createLatch } from './latch.ts';
 import type { Listener, StreamEvent } from './listener.ts';
-import { type AssignedPartition, createPartition } from './partition.ts';
-import { createReader, keyOf } from './reader.ts';
-import type { Topics } from './topics.ts';
+import { createReader } from './reader.ts';
+import { type Topics, topicMatches } from './topics.ts';
 
 const retry_base_ms = 100;
 const retry_max_ms = 2000;
 const stop_timeout_ms_default = 30_000;
-/** A partition that is taken away waits this long for its running batch; after that it is let go anyhow. */
-const revoke_wait_ms = 30_000;
+const heartbeats_per_lease = 3;
+/** Before others may think this member gone, by its own clock, it lets its partitions go. */
+const fence_part_of_lease = 0.8;
 
 export interface ConsumerParts {
   readonly pool: pg.Pool;
@@ -29,166 +30,36 @@ export interface EmbeddedConsumer extends StreamConsumer {
   kill(): Promise<void>;
 }
 
+/**
+ * One member of a group. A loop keeps up the membership (heartbeats, topics, who holds what); the
+ * reader fills the partitions it holds; each partition hands out its own batches.
+ */
 export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): EmbeddedConsumer {
   const { pool, topics, listener, lease_ms } = parts;
   const { group } = options;
   const onFault = (fault: Error) => options.onFault(fault);
-  const heartbeat_ms = lease_ms / 3;
-  /** Before others may think this member gone, by its own clock, it stops handing out batches. */
-  const fence_ms = lease_ms * 0.8;
-  const membership = createMembership(pool, { group, member: randomUUID(), lease_ms });
-  const owned = new Map<string, AssignedPartition>();
-  /** Let go, but their last batch is still running. */
-  const draining = new Set<string>();
-  const latch = createLatch();
+  const heartbeat_ms = lease_ms / heartbeats_per_lease;
+  const fence_ms = lease_ms * fence_part_of_lease;
   const ending = new AbortController();
+  const latch = createLatch();
+  const joined = Promise.withResolvers<void>();
+  const membership = createMembership(pool, { group, member: randomUUID(), lease_ms });
+  const committer = createCommitter(membership, { onFault, lost: lookAgain });
+  const reader = createReader(pool, { ...options, hears: () => listener.connected() });
+  const holdings = createHoldings(
+    { membership, topics, reader, committer, lookAgain, ending: ending.signal },
+    options,
+  );
   let matching: readonly number[] | null = null;
   let seen_version = -1;
   let failures = 0;
   let refresh_at_ms = 0;
-  let refresh_due = true;
+  let stopping = false;
   let fence: NodeJS.Timeout | undefined;
   let unsubscribe = () => {};
   let running: Promise<void> | undefined;
   let stopped: Promise<void> | undefined;
-  let stopping = false;
   let turn: Promise<unknown> = Promise.resolve();
-  const joined = Promise.withResolvers<void>();
-
-  const committer = createCommitter(membership, {
-    onFault,
-    lost: lookAgain,
-  });
-  const reader = createReader(pool, { ...options, hears: () => listener.connected() });
-
-  /** One step of membership after the other. */
-  function exclusive<T>(work: () => Promise<T>): Promise<T> {
-    const mine = turn.then(work);
-    turn = mine.catch(() => {});
-    return mine;
-  }
-
-  async function step(): Promise<void> {
-    if (stopping && matching === null) return;
-    if (!stopping && (refresh_due || performance.now() >= refresh_at_ms)) await lookForTopics();
-    const asked_at_ms = performance.now();
-    const beat = await membership.heartbeat();
-    if (!beat.member) {
-      for (const partition of owned.values()) void drop(partition);
-      if (stopping) return;
-      await join();
-      return reconcile();
-    }
-    renewFence(asked_at_ms);
-    if (beat.expired && !stopping) await join();
-    if (beat.expired || beat.version !== seen_version) await reconcile();
-  }
-
-  async function lookForTopics(): Promise<void> {
-    const all = await topics.list();
-    const found = all
-      .filter((topic) => matches(options.topics, topic.name))
-      .map((topic) => topic.id);
-    refresh_due = false;
-    refresh_at_ms = performance.now() + options.refresh_interval_ms;
-    if (matching !== null && matching.join() === found.join()) return;
-    matching = found;
-    await join();
-  }
-
-  async function join(): Promise<void> {
-    const asked_at_ms = performance.now();
-    await membership.join(matching ?? []);
-    renewFence(asked_at_ms);
-    seen_version = -1;
-  }
-
-  function renewFence(asked_at_ms: number): void {
-    clearTimeout(fence);
-    const left_ms = Math.max(0, asked_at_ms + fence_ms - performance.now());
-    fence = setTimeout(() => {
-      if (owned.size === 0) return;
-      onFault(
-        new Error(
-          `no heartbeat for ${Math.round(fence_ms)} ms; letting the partitions of ${group} go`,
-        ),
-      );
-      for (const partition of owned.values()) void drop(partition);
-    }, left_ms);
-    fence.unref();
-  }
-
-  /** Brings what runs here in line with the group's rows. */
-  async function reconcile(): Promise<void> {
-    if (stopping) return;
-    const { version, seats } = await membership.seats();
-    const mine = new Map(seats.map((seat) => [keyOf(seat), seat]));
-    for (const [key, partition] of owned) {
-      const seat = mine.get(key);
-      if (!holds(seat, partition)) void drop(partition);
-      else if (seat?.target !== membership.id && !partition.signal.aborted)
-        void giveBack(partition);
-    }
-    const wanted = seats.filter(
-      (seat) =>
-        seat.target === membership.id &&
-        (seat.owner === null || seat.owner === membership.id) &&
-        !owned.has(keyOf(seat)) &&
-        !draining.has(keyOf(seat)),
-    );
-    if (wanted.length > 0) assigned(await membership.claim(wanted));
-    seen_version = version;
-  }
-
-  function holds(seat: SeatRow | undefined, partition: AssignedPartition): boolean {
-    return seat?.owner === membership.id && seat.generation === partition.generation;
-  }
-
-  function assigned(claims: readonly Claimed[]): void {
-    const fresh = new Map<AssignedPartition, number | null>();
-    for (const claim of claims) {
-      const topic = topics.byId(claim.topic_id)?.name;
-      if (topic === undefined) continue;
-      const partition = createPartition({ ...claim, topic }, options, {
-        buffered: (bytes) => reader.buffered(bytes),
-        hungry: (one) => reader.hungry(one),
-        moved: (one) => committer.moved(one),
-      });
-      owned.set(keyOf(claim), partition);
-      reader.add(partition);
-      fresh.set(partition, claim.next_offset);
-    }
-    void begin(fresh);
-  }
-
-  /** Asks the caller for its positions until it has them, then lets the partitions run. */
-  async function begin(fresh: ReadonlyMap<AssignedPartition, number | null>): Promise<void> {
-    for (let tries = 0; ; tries++) {
-      const live = [...fresh.keys()].filter((partition) => !partition.signal.aborted);
-      if (live.length === 0) return;
-      try {
-        const places = live.map(({ topic, partition }) => ({ topic, partition }));
-        const known = await options.loadPositions(places);
-        for (const partition of live) {
-          const own = known.get(`${partition.topic}/${partition.partition}`);
-          partition.begin(own ?? fresh.get(partition) ?? 0);
-        }
-        return;
-      } catch (error) {
-        onFault(new Error('loading positions failed; trying again', { cause: error }));
-        await wait(backoff_ms(tries, retry_base_ms, retry_max_ms), ending.signal);
-      }
-    }
-  }
-
-  /** Others own it, or may: nothing is committed any more. Not claimed again before its batch has ended. */
-  async function drop(partition: AssignedPartition): Promise<void> {
-    forget(partition);
-    draining.add(keyOf(partition));
-    await partition.stop();
-    draining.delete(keyOf(partition));
-    lookAgain();
-  }
 
   /** The group's rows are compared anew, even if their version is the one already seen. */
   function lookAgain(): void {
@@ -196,52 +67,85 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
     latch.open();
   }
 
-  function forget(partition: AssignedPartition): void {
-    reader.remove(partition);
-    if (owned.get(keyOf(partition)) === partition) owned.delete(keyOf(partition));
+  /** One step of membership after the other. */
+  function exclusive(work: () => Promise<void>): Promise<void> {
+    const mine = turn.then(work).catch((error: unknown) => {
+      // It may have got half way: everything is looked at again.
+      seen_version = -1;
+      refresh_at_ms = 0;
+      throw error;
+    });
+    turn = mine.catch(() => {});
+    return mine;
   }
 
-  /** Ends the running batch, commits and makes room for the partition's next owner. */
-  async function giveBack(partition: AssignedPartition): Promise<void> {
-    const ended = new AbortController();
-    await Promise.race([partition.stop(), wait(revoke_wait_ms, ended.signal)]);
-    ended.abort();
-    for (
-      let tries = 0;
-      owned.get(keyOf(partition)) === partition && !ending.signal.aborted;
-      tries++
-    ) {
-      try {
-        await committer.flush([partition]);
-        await membership.release([partition]);
-        break;
-      } catch (error) {
-        onFault(new Error('giving a partition back failed; trying again', { cause: error }));
-        await wait(backoff_ms(tries, retry_base_ms, retry_max_ms), ending.signal);
-      }
-    }
-    await drop(partition);
+  async function step(): Promise<void> {
+    if (!stopping && performance.now() >= refresh_at_ms) await lookForTopics();
+    if (matching === null) return;
+    const asked_at_ms = performance.now();
+    const beat = await membership.heartbeat();
+    if (beat.member) renewFence(asked_at_ms);
+    else holdings.dropAll();
+    if (stopping) return;
+    if (beat.expired || !beat.member) await join(matching);
+    if (beat.version !== seen_version || !beat.member) await reconcile();
+  }
+
+  async function lookForTopics(): Promise<void> {
+    // Set first: a topic announced while the list is on its way asks for another look.
+    refresh_at_ms = performance.now() + options.refresh_interval_ms;
+    const all = await topics.list();
+    const found = all.filter(({ name }) => topicMatches(options.topics, name)).map(({ id }) => id);
+    if (matching?.join() !== found.join()) await join(found);
+  }
+
+  async function join(topic_ids: readonly number[]): Promise<void> {
+    const asked_at_ms = performance.now();
+    await membership.join(topic_ids);
+    matching = topic_ids;
+    seen_version = -1;
+    renewFence(asked_at_ms);
+  }
+
+  /** Counted from before the request was sent: the lease began no earlier than that. */
+  function renewFence(asked_at_ms: number): void {
+    clearTimeout(fence);
+    fence = setTimeout(
+      () => {
+        if (holdings.all().length === 0) return;
+        const silence = `no heartbeat got through for ${Math.round(fence_ms)} ms`;
+        onFault(new Error(`${silence}; letting the partitions of ${group} go`));
+        holdings.dropAll();
+      },
+      Math.max(0, asked_at_ms + fence_ms - performance.now()),
+    );
+    fence.unref();
+  }
+
+  /** Brings what runs here in line with the group's rows. */
+  async function reconcile(): Promise<void> {
+    const { version, seats } = await membership.seats();
+    // Set first: what is dropped meanwhile asks for another look.
+    seen_version = version;
+    const wanted = holdings.compare(seats);
+    if (wanted.length > 0) holdings.add(await membership.claim(wanted));
   }
 
   async function run(): Promise<void> {
     while (!ending.signal.aborted) {
-      let pause_ms = heartbeat_ms;
       try {
         await exclusive(step);
         failures = 0;
-        if (matching !== null) joined.resolve();
+        joined.resolve();
       } catch (error) {
-        onFault(
-          new Error(`keeping up the membership of ${group} failed; trying again`, { cause: error }),
-        );
-        pause_ms = backoff_ms(failures++, retry_base_ms, Math.min(retry_max_ms, heartbeat_ms));
-        await wait(pause_ms, ending.signal);
+        const message = `keeping up the membership of ${group} failed; trying again`;
+        onFault(new Error(message, { cause: error }));
+        const longest_ms = Math.min(retry_max_ms, heartbeat_ms);
+        await wait(backoff_ms(failures++, retry_base_ms, longest_ms), ending.signal);
         continue;
       }
-      await latch.pass(
-        Math.min(pause_ms, Math.max(1, refresh_at_ms - performance.now())),
-        ending.signal,
-      );
+      const refresh_in_ms = Math.max(1, refresh_at_ms - performance.now());
+      await latch.pass(Math.min(heartbeat_ms, refresh_in_ms), ending.signal);
     }
   }
 
@@ -255,7 +159,7 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
         if (event.group === group) latch.open();
         return;
       case 'topics':
-        refresh_due = true;
+        refresh_at_ms = 0;
         return latch.open();
       case 'missed':
         reader.appended(null);
@@ -265,33 +169,32 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
     }
   }
 
-  async function end(leave: boolean, timeout_ms: number): Promise<void> {
+  /** Polite: the membership stays alive while running batches end, and positions are committed. */
+  async function leave(timeout_ms: number): Promise<void> {
     stopping = true;
-    const partitions = [...owned.values()];
-    const batches = Promise.all(partitions.map((partition) => partition.stop()));
-    if (leave) {
-      // The membership stays alive while running batches end.
-      const ended = new AbortController();
-      await Promise.race([batches, wait(timeout_ms, ended.signal)]);
-      ended.abort();
-    } else committer.stop();
-    ending.abort();
-    clearTimeout(fence);
-    unsubscribe();
-    await Promise.all([running, reader.stop()]);
-    if (leave && running) await sayGoodbye(partitions);
-    committer.stop();
-    owned.clear();
-    joined.resolve();
-  }
-
-  async function sayGoodbye(partitions: readonly AssignedPartition[]): Promise<void> {
+    const partitions = holdings.all();
+    const waited = new AbortController();
+    await Promise.race([holdings.stop(), wait(timeout_ms, waited.signal)]);
+    waited.abort();
+    await end();
+    if (running === undefined) return;
     try {
       await committer.flush(partitions);
       await membership.leave();
     } catch (error) {
       onFault(new Error(`leaving ${group} failed; its lease has to run out`, { cause: error }));
     }
+    committer.stop();
+  }
+
+  async function end(): Promise<void> {
+    stopping = true;
+    ending.abort();
+    unsubscribe();
+    void holdings.stop();
+    await Promise.all([running, reader.stop()]);
+    clearTimeout(fence);
+    joined.resolve();
   }
 
   return {
@@ -303,53 +206,22 @@ export function createConsumer(parts: ConsumerParts, options: ConsumeOptions): E
       }
       await joined.promise;
     },
-    stop: (timeout_ms = stop_timeout_ms_default) => (stopped ??= end(true, timeout_ms)),
-    kill: () => (stopped ??= end(false, 0)),
+    stop: (timeout_ms = stop_timeout_ms_default) => (stopped ??= leave(timeout_ms)),
+    kill() {
+      committer.stop();
+      return (stopped ??= end());
+    },
     async refresh() {
       if (!running || stopping) return;
-      refresh_due = true;
+      refresh_at_ms = 0;
       await exclusive(step);
     },
-    assignments: () => [...owned.values()].filter((one) => !one.signal.aborted).map(placeOf),
-    async lag() {
-      const held = [...owned.values()].filter((one) => one.position() !== null);
-      const bounds = await readBounds(pool, held);
-      return held.flatMap((one) => {
-        const found = bounds.get(keyOf(one));
-        if (!found) return [];
-        const position = Math.max(one.position() ?? 0, found.first_offset);
-        return [{ ...placeOf(one), position, lag: Math.max(0, found.end_offset - position) }];
-      });
-    },
+    assignments: () =>
+      holdings
+        .all()
+        .filter((one) => !one.signal.aborted)
+        .map(({ topic, partition }) => ({ topic, partition })),
+    lag: () => readLag(pool, holdings.all()),
     healthy: () => failures === 0 && reader.healthy() && listener.connected(),
   };
-}
-
-function placeOf({ topic, partition }: AssignedPartition): TopicPartition {
-  return { topic, partition };
-}
-
-/** The whole name has to match, whatever anchors and flags the pattern has. */
-function matches(pattern: RegExp, name: string): boolean {
-  return new RegExp(`^(?:${pattern.source})$`, pattern.flags.replace(/[gy]/g, '')).test(name);
-}
-
-interface Bounds {
-  first_offset: number;
-  end_offset: number;
-}
-
-async function readBounds(
-  pool: pg.Pool,
-  places: readonly Owned[],
-): Promise<ReadonlyMap<string, Bounds>> {
-  if (places.length === 0) return new Map();
-  const found = await pool.query<Owned & Bounds>(
-    /* sql */ `select topic_id, partition, first_offset, end_offset from stream_bounds($1, $2)`,
-    [
-      integers(places.map((place) => place.topic_id)),
-      integers(places.map((place) => place.partition)),
-    ],
-  );
-  return new Map(found.rows.map((row) => [keyOf(row), row]));
 }

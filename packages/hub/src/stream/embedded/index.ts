@@ -86,7 +86,10 @@ export function openEmbeddedStream(options: EmbeddedStreamOptions): Stream {
       void retention.start();
       const consumer = createConsumer({ pool, topics, listener, lease_ms }, consumeOptions);
       consumers.add(consumer);
-      return consumer;
+      return {
+        ...consumer,
+        stop: (timeout_ms) => consumer.stop(timeout_ms).finally(() => consumers.delete(consumer)),
+      };
     },
     ensureTopics: (specs) => topics.ensure(specs),
     async listTopics() {

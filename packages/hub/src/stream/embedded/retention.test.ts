@@ -116,3 +116,11 @@ test('a clock that was set back does not bring disorder', async () => {
   expect(await publish('clock', 'today')).toBe(1);
   expect(await read('clock')).toEqual(['tomorrow', 'today', 'end']);
 });
+
+test('processes that make the tables of the same days at once do not get in each other’s way', async () => {
+  const runs = Array.from({ length: 6 }, () =>
+    database.pool.query('select ensure_stream_days($1, $2)', [100, 102]),
+  );
+  await Promise.all(runs);
+  expect((await tables()).filter((day) => day <= 102)).toEqual([100, 101, 102]);
+});

@@ -7,7 +7,8 @@ const day_ms = 86_400_000;
 const interval_ms = 600_000;
 const chunks_per_delete = 1000;
 const deletes_per_run_max = 1000;
-const lock_timeout_ms = 1000;
+/** Whoever comes while a table is being dropped queues behind it; so it gives up soon and comes again. */
+const lock_timeout_ms = 500;
 /** Held by the one process that cleans up. */
 const retention_lock = [1398096, 5] as const;
 
@@ -34,6 +35,7 @@ export function createRetention(
     return withLock(pool, async () => {
       await dropDays(pool, now_ms, retention_ms_default);
       await deleteShortLived(pool, now_ms, retention_ms_default, stopping.signal);
+      await pool.query(abandoned_sql);
     });
   }
 
@@ -62,6 +64,10 @@ export function createRetention(
     },
   };
 }
+
+/** Members of groups that nobody has joined since: others of the group would have removed them. */
+const abandoned_sql = /* sql */ `
+  delete from stream_members where expires_at < clock_timestamp() - interval '1 day'`;
 
 /** Runs `work` unless another process is at it; tells which. */
 async function withLock(pool: pg.Pool, work: () => Promise<void>): Promise<boolean> {

@@ -75,6 +75,11 @@ export function createTopics(pool: pg.Pool): Topics {
   };
 }
 
+/** The whole name has to match, whatever anchors and flags the pattern has. */
+export function topicMatches(pattern: RegExp, name: string): boolean {
+  return new RegExp(`^(?:${pattern.source})$`, pattern.flags.replace(/[gy]/g, '')).test(name);
+}
+
 function checkSpec(spec: TopicSpec): void {
   if (!name_pattern.test(spec.name)) {
     throw new RangeError(
