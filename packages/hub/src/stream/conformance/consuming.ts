@@ -269,6 +269,30 @@ export function consumingCases(harness: () => Harness): void {
     release.open();
   });
 
+  test('start and stop may be called twice, and stop before start', async () => {
+    const { stream, topic, consume, eventually, name: unique } = harness();
+    const name = await topic();
+    await stream.publish(numbered(name, 0, 1));
+    const never = stream.consume({
+      group: unique('group'),
+      topics: exactly(name),
+      refresh_interval_ms: 60_000,
+      batch_records_max: 10,
+      batch_bytes_max: 1000,
+      buffered_bytes_max: 1000,
+      loadPositions: async () => new Map(),
+      onBatch: async (batch) => after(batch),
+      onFault: () => {},
+    });
+    await Promise.all([never.stop(), never.stop()]);
+    expect(never.assignments()).toEqual([]);
+    const taken = await consume(name);
+    await taken.consumer.start();
+    await eventually(() => taken.records.length === 1);
+    await Promise.all([taken.consumer.stop(), taken.consumer.stop()]);
+    expect(taken.records.length).toBe(1);
+  });
+
   test('lag counts what lies beyond the position', async () => {
     const { stream, topic, consume, eventually } = harness();
     const name = await topic(2);

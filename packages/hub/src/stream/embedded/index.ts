@@ -1,3 +1,13 @@
+/**
+ * The stream that lives in Postgres: topics are append-only logs in tables (migrations/0002_stream.ts).
+ *
+ *   publish ─▶ publisher (group commit) ─▶ batch, codec (records → chunks) ─▶ stream_append
+ *                 └─ chunks, from memory ─▶┐                                     └─ NOTIFY ─▶ listener ─┐
+ *   consume ─▶ consumer (membership loop) ─▶ reader (one query for many partitions) ◀────────────────────┘
+ *                 ├─ group, assign (who should have what, leases, generations)
+ *                 └─ holdings ─▶ partition (buffer, one batch at a time) ─▶ onBatch ─▶ committer
+ *   retention: tables of the days, and their end
+ */
 import { randomUUID } from 'node:crypto';
 import type pg from 'pg';
 import { openPool, type StoreLog } from '../../store/index.ts';
