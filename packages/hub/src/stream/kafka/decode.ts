@@ -163,6 +163,8 @@ function readRecords(
 ): number {
   const { topic, partition } = source;
   const fixed_ms = (head.attributes & LOG_APPEND_TIME) !== 0 ? head.last_ms : null;
+  // Records mostly repeat the header names of the record before; then they share the key.
+  const names: Buffer[] = [];
   let bytes = 0;
   for (let index = 0; index < head.count; index += 1) {
     const length = reader.signed();
@@ -174,7 +176,7 @@ function readRecords(
     if (offset >= from_offset) {
       const key = reader.nullableBytes();
       const value = reader.nullableBytes();
-      const headers = readHeaders(reader);
+      const headers = readHeaders(reader, names);
       out.push({ topic, partition, offset, timestamp_ms, key, value, headers });
       bytes += length;
     }
@@ -183,10 +185,14 @@ function readRecords(
   return bytes;
 }
 
-function readHeaders(reader: ByteReader): RawHeader[] {
+/** `names`: the keys of the record before, by position. */
+function readHeaders(reader: ByteReader, names: Buffer[]): RawHeader[] {
   const headers: RawHeader[] = [];
-  for (let count = reader.signed(); count > 0; count -= 1) {
-    headers.push([reader.nullableBytes() ?? NOTHING, reader.nullableBytes() ?? NOTHING]);
+  const count = reader.signed();
+  for (let index = 0; index < count; index += 1) {
+    const key = reader.nullableBytesLike(names[index]) ?? NOTHING;
+    names[index] = key;
+    headers.push([key, reader.nullableBytes() ?? NOTHING]);
   }
   return headers;
 }

@@ -105,6 +105,19 @@ export class ByteReader {
     return length < 0 ? null : this.take(length);
   }
 
+  /** The same; where the bytes are those of `known` it is `known` that comes back, which costs no new view. */
+  nullableBytesLike(known: Buffer | undefined): Buffer | null {
+    const length = this.signed();
+    if (length < 0) return null;
+    if (known === undefined || known.length !== length) return this.take(length);
+    const { bytes, position } = this;
+    for (let index = 0; index < length; index += 1) {
+      if (bytes[position + index] !== known[index]) return this.take(length);
+    }
+    this.position += length;
+    return known;
+  }
+
   compactString(): string {
     const length = this.unsigned() - 1;
     return length <= 0 ? '' : this.take(length).toString('utf8');
