@@ -7,7 +7,7 @@ import { createAuthenticate } from './auth/index.ts';
 import { type Clock, type Logger, type Service, systemClock } from './base/index.ts';
 import { buildHttpServer, createHttpService, createReadiness } from './http/index.ts';
 import { createIngest, type Ingest } from './ingest/index.ts';
-import { createKeyring, openKeyProvider } from './keys/index.ts';
+import { createKeyring, type Keyring, openKeyProvider } from './keys/index.ts';
 import { Dispatcher, freeLeftLeases } from './lanes/index.ts';
 import { createMetrics } from './metrics/index.ts';
 import { attemptObserver, installGauges } from './observe.ts';
@@ -80,8 +80,10 @@ export async function createHub(
     await embedded?.stop();
   };
 
+  let keyring: Keyring;
   try {
     await prepareDatabase(pool, embedded);
+    keyring = await openKeyring(settings, pool);
   } catch (error) {
     await closeStore();
     throw error;
@@ -98,15 +100,6 @@ export async function createHub(
   const metrics = createMetrics();
   if (settings.metricsEnabled) metrics.collectProcess();
   const stream = openStream(settings, database, log);
-  const keyring = createKeyring(
-    pool,
-    await openKeyProvider({
-      keks: settings.keks,
-      local: settings.env === 'local',
-      data_dir: settings.dataDir,
-    }),
-  );
-  await keyring.check();
   const egress = createEgress({
     allow_private: settings.allowPrivateSinks,
     allow_http: settings.allowPrivateSinks,
@@ -250,6 +243,18 @@ export async function createHub(
       await closeStore();
     },
   };
+}
+
+/** @throws KeyError when there is no key, or not the one that the stored secrets are sealed with. */
+async function openKeyring(settings: Settings, pool: pg.Pool): Promise<Keyring> {
+  const provider = await openKeyProvider({
+    keks: settings.keks,
+    local: settings.env === 'local',
+    data_dir: settings.dataDir,
+  });
+  const keyring = createKeyring(pool, provider);
+  await keyring.check();
+  return keyring;
 }
 
 async function prepareDatabase(pool: pg.Pool, embedded: EmbeddedPostgres | null): Promise<void> {
