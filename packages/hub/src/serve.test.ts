@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -57,5 +58,24 @@ test('an address that is taken ends the start with one sentence, and nothing kee
     await hub.stop();
     hub.discard();
     rmSync(folder, { recursive: true, force: true });
+  }
+}, 90_000);
+
+test('another key than the stored secrets are sealed with ends the start, and nothing keeps running', async () => {
+  const hub = await startHubProcess({});
+  try {
+    const destination = { url: 'http://127.0.0.1:65000/' };
+    await hub.request('POST', '/v1/subscriptions', { destination, event_types: ['*'] });
+    expect(await hub.stop()).toBe(0);
+    writeFileSync(join(hub.data_dir, 'kek'), randomBytes(32).toString('base64'));
+    const refused = await runRefusedHub({ LOG_LEVEL: 'silent' }, hub.data_dir);
+    expect(refused.code).toBe(1);
+    expect(refused.output).toMatch(
+      /^The stored secrets are sealed with key [0-9a-f]{16}, but .*\n$/,
+    );
+    expect(existsSync(join(hub.data_dir, 'postgres', 'cluster', 'postmaster.pid'))).toBe(false);
+  } finally {
+    await hub.stop();
+    hub.discard();
   }
 }, 90_000);
