@@ -160,7 +160,21 @@ export class Producer {
       const [first] = unknown();
       if (attempt === UNKNOWN_TOPIC_tries) throw new UnknownTopicError(first as string);
       if (attempt > 0) await wait(50 * attempt, this.#stop.signal);
-      await this.#cluster.refresh(unknown());
+      await this.#retrying(() => this.#cluster.refresh(unknown()));
+    }
+  }
+
+  /** Tries again while no broker answers, for as long as a batch would be. */
+  async #retrying<T>(work: () => Promise<T>): Promise<T> {
+    const until_ms = performance.now() + this.#options.delivery_timeout_ms;
+    for (let failures = 0; ; failures += 1) {
+      try {
+        return await work();
+      } catch (error) {
+        const out_of_time = performance.now() > until_ms || this.#stop.signal.aborted;
+        if (out_of_time || Cluster.refused(error) !== null) throw error;
+        await wait(backoff_ms(failures, 20, 1_000), this.#stop.signal);
+      }
     }
   }
 
@@ -393,17 +407,10 @@ export class Producer {
   }
 
   async #askIdentity(): Promise<ProducerIdentity> {
-    const until_ms = performance.now() + this.#options.delivery_timeout_ms;
-    for (let failures = 0; ; failures += 1) {
-      try {
-        const answer = await this.#cluster.askAny(initProducerIdV4.api, null, 0, -1n, -1);
-        return { producer_id: answer.producerId, epoch: answer.producerEpoch };
-      } catch (error) {
-        const out_of_time = performance.now() > until_ms || this.#stop.signal.aborted;
-        if (out_of_time || Cluster.refused(error) !== null) throw error;
-        await wait(backoff_ms(failures, 20, 1_000), this.#stop.signal);
-      }
-    }
+    const answer = await this.#retrying(() =>
+      this.#cluster.askAny(initProducerIdV4.api, null, 0, -1n, -1),
+    );
+    return { producer_id: answer.producerId, epoch: answer.producerEpoch };
   }
 
   #failWaiting(error: unknown): void {

@@ -1,5 +1,8 @@
 /** What the Kafka tests share. */
 import { randomBytes } from 'node:crypto';
+import { until } from '@streaming-hub/testkit';
+import { onTestFinished } from 'vitest';
+import { wait } from '../../base/index.ts';
 import type {
   ConsumeOptions,
   OutgoingRecord,
@@ -9,6 +12,9 @@ import type {
   StreamRecord,
 } from '../port.ts';
 import { type KafkaStreamOptions, openKafkaStream } from './index.ts';
+
+/** Load, but no more of it than tests need. */
+const PUBLISH_pause_ms = 2;
 
 export function unique(prefix: string): string {
   return `${prefix}.${randomBytes(5).toString('hex')}`;
@@ -79,8 +85,14 @@ export function values(records: readonly StreamRecord[]): string[] {
   return records.map((record) => record.value?.toString() ?? '');
 }
 
-/** Publishes numbers one after the other until stopped; keeps those that were acknowledged. */
-export function publishNumbers(stream: Stream, topic: string, partitions: number) {
+export interface Publishing {
+  readonly acknowledged: Set<string>;
+  readonly errors: Error[];
+  stop(): Promise<void>;
+}
+
+/** Four writers publish numbers one after the other until stopped (or the test ends); kept are those acknowledged. */
+export function publishNumbers(stream: Stream, topic: string, partitions: number): Publishing {
   const acknowledged = new Set<string>();
   const errors: Error[] = [];
   let going = true;
@@ -93,15 +105,28 @@ export function publishNumbers(stream: Stream, topic: string, partitions: number
       } catch (error) {
         errors.push(error as Error);
       }
+      await wait(PUBLISH_pause_ms);
     }
   };
   const writers = Promise.all([0, 1, 2, 3].map(writer));
-  return {
-    acknowledged,
-    errors,
-    async stop() {
-      going = false;
-      await writers;
-    },
+  const stop = async () => {
+    going = false;
+    await writers;
   };
+  onTestFinished(stop);
+  return { acknowledged, errors, stop };
+}
+
+/** Acknowledged values that never arrive. */
+export async function lost(publishing: Publishing, reading: Reading): Promise<string[]> {
+  const missing = new Set(publishing.acknowledged);
+  let looked_at = 0;
+  const look = () => {
+    for (; looked_at < reading.records.length; looked_at += 1) {
+      missing.delete(reading.records[looked_at]?.value?.toString() ?? '');
+    }
+    return missing.size === 0;
+  };
+  await until(look, 30_000).catch(() => {});
+  return [...missing];
 }
