@@ -36,9 +36,11 @@ export class Recorder {
   readonly #onFault: (fault: Error) => void;
   #waiting: Entry[] = [];
   #unsettled = 0;
-  #flights = 0;
+  /** How many were recorded, and how many of them have been taken into a flush. */
+  #added = 0;
+  #taken = 0;
+  readonly #flights = new Set<Promise<void>>();
   #timer: NodeJS.Timeout | null = null;
-  #idle: (() => void)[] = [];
   readonly #abort = new AbortController();
 
   constructor(options: RecorderOptions) {
@@ -61,11 +63,11 @@ export class Recorder {
     this.#add({ delivered: null, change, settle: settled });
   }
 
-  /** Resolves when everything recorded so far is durable. */
+  /** Resolves when everything recorded so far is durable, whatever is recorded meanwhile. */
   async flushed(): Promise<void> {
-    if (this.#unsettled === 0) return;
-    this.#flushSoon(0);
-    await new Promise<void>((resolve) => this.#idle.push(resolve));
+    const last = this.#added;
+    for (this.#flush(); this.#taken < last; this.#flush()) await Promise.race(this.#flights);
+    await Promise.all(this.#flights);
   }
 
   /** Gives up trying; what is not durable by now will be delivered again after a restart. */
@@ -75,6 +77,7 @@ export class Recorder {
 
   #add(entry: Entry): void {
     this.#waiting.push(entry);
+    this.#added += 1;
     this.#unsettled += 1;
     if (this.#waiting.length >= batchRows_max) this.#flush();
     else this.#flushSoon(this.#unsettled <= quietRows_max ? window_ms.quiet : window_ms.busy);
@@ -88,15 +91,15 @@ export class Recorder {
   #flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#waiting.length === 0 || this.#flights >= flights_max) return;
+    if (this.#waiting.length === 0 || this.#flights.size >= flights_max) return;
     const entries = this.#waiting.splice(0, batchRows_max);
-    this.#flights += 1;
-    void this.#write(entries).finally(() => {
-      this.#flights -= 1;
+    this.#taken += entries.length;
+    const flight = this.#write(entries).finally(() => {
+      this.#flights.delete(flight);
       this.#unsettled -= entries.length;
       if (this.#waiting.length > 0) this.#flush();
-      if (this.#unsettled === 0) for (const resolve of this.#idle.splice(0)) resolve();
     });
+    this.#flights.add(flight);
   }
 
   async #write(entries: readonly Entry[]): Promise<void> {
