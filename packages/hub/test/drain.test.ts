@@ -51,7 +51,10 @@ test('SIGTERM under load: readiness first, attempts in flight are recorded, noth
   const events = (await Promise.all(publishing)).flat();
   const delivered = ledger.accepted.length;
   expect(code).toBe(0);
-  expect(readiness.answers.at(-1)).toEqual({ status: 503, state: 'draining', failing: [] });
+  const draining = readiness.answers.findIndex((answer) => answer.state === 'draining');
+  expect(readiness.answers[draining]).toEqual({ status: 503, state: 'draining', failing: [] });
+  expect(readiness.answers[draining - 1]?.status).toBe(200);
+  expect(readiness.answers.slice(draining).every((answer) => answer.status === 503)).toBe(true);
   expect(ledger.open).toBe(0);
 
   await onStoppedHub(hub, async (pool) => {

@@ -1,7 +1,7 @@
 import { type Clock, Fifo } from '../base/index.ts';
 import type { SubscriptionCache } from './cache.ts';
 import type { Delivery, Line } from './model.ts';
-import { deliveryKey, Lane, type Queue } from './model.ts';
+import { deliveryKey, keyOf, Lane, type Queue } from './model.ts';
 import { FairRing, type SlotClass } from './ring.ts';
 import type { LaneRow, LogRow, RecoveredRow, RetryRow } from './statements.ts';
 
@@ -230,13 +230,18 @@ export class LaneBook {
 
   /** After an unclean takeover, as many deliveries as may have been in flight are under suspicion. */
   #suspect(delivery: Delivery): void {
-    const known = this.suspects.get(
-      deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number),
-    );
+    const { lane, queue } = delivery;
+    const kind = delivery.stored ? 'retry' : 'fresh';
+    const known = this.suspects.get(keyOf(delivery));
     if (known !== undefined) delivery.crashes = known;
-    else if (delivery.lane.unclean && delivery.queue.suspected < delivery.queue.in_flight_max)
-      delivery.crashes = 1;
-    if (delivery.crashes > 0) delivery.queue.suspected += 1;
+    else if (lane.unclean && queue.suspected[kind] < queue.in_flight_max) delivery.crashes = 1;
+    if (delivery.crashes > 0) queue.suspected[kind] += 1;
+  }
+
+  /** No longer under suspicion. */
+  acquit(delivery: Delivery): void {
+    delivery.crashes = 0;
+    this.suspects.delete(keyOf(delivery));
   }
 
   #place(delivery: Delivery): void {
@@ -349,21 +354,22 @@ export class LaneBook {
    */
   track(delivery: Delivery): void {
     if (delivery.lane.closing) return;
-    this.tracked.set(
-      deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number),
-      delivery,
-    );
+    this.tracked.set(keyOf(delivery), delivery);
   }
 
   /** Its outcome is durable and nothing of it stays in memory. */
   forget(delivery: Delivery): void {
+    if (this.leaveToTable(delivery)) this.finishedLately.add(keyOf(delivery));
+  }
+
+  /** The same, but its row in `retries` stays and may be loaded again at any time. True when it had one before. */
+  leaveToTable(delivery: Delivery): boolean {
     delivery.state = 'left';
     if (delivery.entry) {
       delivery.entry.done = true;
       delivery.entry.delivery = null;
     }
-    const key = deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number);
-    if (this.tracked.delete(key)) this.finishedLately.add(key);
+    return this.tracked.delete(keyOf(delivery));
   }
 
   /** Lane has turned slow or well again. A slow lane keeps little in memory. */

@@ -31,14 +31,14 @@ export class SubscriptionCache {
     if (missing.length > 0) this.#keep(await this.#source.byNumber(missing));
   }
 
-  /** Takes over what has changed; answers the changed ones with what was known before. */
-  async refresh(): Promise<{ before: Subscription; after: Subscription }[]> {
-    const changed: { before: Subscription; after: Subscription }[] = [];
+  /** Takes over what has changed; answers the changed ones with what was known before, if anything was. */
+  async refresh(): Promise<{ before: Subscription | undefined; after: Subscription }[]> {
+    const changed: { before: Subscription | undefined; after: Subscription }[] = [];
     for (const after of await this.#source.changedSince(this.#version)) {
       this.#version = Math.max(this.#version, after.version);
       const before = this.#byNumber.get(after.number);
-      if (!before || before.version >= after.version) continue;
-      this.#byNumber.set(after.number, after);
+      if (before && before.version >= after.version) continue;
+      if (before) this.#byNumber.set(after.number, after);
       changed.push({ before, after });
     }
     return changed;

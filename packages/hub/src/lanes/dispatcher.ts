@@ -16,6 +16,7 @@ import {
   newestSubscriptionVersion,
   nextRetryDue,
   pruneBatchLog,
+  pruneProcesses,
   readTail,
   savePositions,
   takeOverSuspects,
@@ -90,6 +91,9 @@ export class Dispatcher implements Service {
   readonly #listener: Listener;
   readonly #abort = new AbortController();
   readonly #unclean = new Set<number>();
+  readonly #takenOver = new WeakSet<Lease>();
+  /** Subscriptions whose parked deliveries are still to be looked for. */
+  readonly #switchedOn = new Set<number>();
   #draining = false;
   #loops: Promise<unknown>[] = [];
   #cursor: number | null = null;
@@ -134,6 +138,7 @@ export class Dispatcher implements Service {
       onFault,
       listener: {
         acquired: (leases, unclean) => this.#acquired(leases, unclean),
+        busy: (shards) => this.#sender.busy(shards),
         releasing: (shards) => this.#releasing(shards),
         lost: (shards) => this.#book.drop(new Set(shards)),
         renewed: () => this.#sender.pump(),
@@ -210,23 +215,27 @@ export class Dispatcher implements Service {
     };
   }
 
-  /** Leases first, look for work second: what ingest adds in between is seen by one or the other. */
+  /**
+   * Leases first, look for work second: what ingest adds in between is seen by one or the other.
+   * A shard counts as taken over once its suspects are known; nothing of it is loaded before.
+   */
   #acquired(leases: readonly Lease[], unclean: ReadonlySet<number>): void {
     for (const shard of unclean) this.#unclean.add(shard);
-    void this.#takeOver(
-      leases.map((lease) => lease.shard),
-      unclean,
-    );
+    void this.#takeOver(leases, unclean);
   }
 
-  async #takeOver(shards: readonly number[], unclean: ReadonlySet<number>): Promise<void> {
+  async #takeOver(leases: readonly Lease[], unclean: ReadonlySet<number>): Promise<void> {
     for (let failures = 0; !this.#abort.signal.aborted; failures += 1) {
+      const held = leases.filter((lease) => this.#shards.leases.get(lease.shard) === lease);
+      if (held.length === 0) return;
       try {
         if (this.#cursor === null) {
           this.#cache.startFrom(await newestSubscriptionVersion(this.#options.pool));
           this.#cursor = await newestBatch(this.#options.pool);
         }
         if (unclean.size > 0) await this.#learnSuspects(unclean);
+        for (const lease of held) this.#takenOver.add(lease);
+        const shards = held.map((lease) => lease.shard);
         for (const lane of await lanesWithWork(this.#options.pool, shards))
           this.#touch(lane, unclean);
         this.#retryAt(0);
@@ -252,11 +261,16 @@ export class Dispatcher implements Service {
 
   #touch(lane: number, unclean: ReadonlySet<number> = this.#unclean): void {
     const lease = this.#shards.leases.get(lane % shards_total);
-    if (lease) this.#book.touch(lane, lease.shard, lease.token, unclean.has(lease.shard));
+    if (!lease || !this.#takenOver.has(lease)) return;
+    this.#book.touch(lane, lease.shard, lease.token, unclean.has(lease.shard));
   }
 
   async #releasing(shards: readonly number[]): Promise<void> {
     const set = new Set(shards);
+    for (const shard of shards) {
+      const lease = this.#shards.leases.get(shard);
+      if (lease) this.#takenOver.delete(lease); // lanes that have been idle so far stay so
+    }
     const lanes = [...this.#book.lanes.values()].filter((lane) => set.has(lane.shard));
     for (const lane of lanes) lane.closing = true;
     await this.#sender.quiet(set);
@@ -324,9 +338,11 @@ export class Dispatcher implements Service {
       }
       this.#nextRetry_ms = now_ms + most;
       try {
-        const shards = [...this.#shards.leases.keys()];
+        const shards = [...this.#shards.leases.values()]
+          .filter((lease) => this.#takenOver.has(lease))
+          .map((lease) => lease.shard);
         const more = shards.length > 0 && (await this.#loader.dueRetries(shards));
-        if (!more) this.#unclean.clear();
+        if (!more) for (const shard of shards) this.#unclean.delete(shard);
         this.#sender.pump();
         const due_ms = more ? 0 : await nextRetryDue(this.#options.pool, shards);
         if (due_ms !== null) this.#retryAt(Math.max(due_ms, this.#options.clock.now_ms() + least));
@@ -352,12 +368,16 @@ export class Dispatcher implements Service {
       for (const lane of this.#book.lanes.values()) {
         lane.queues.get(after.number)?.configure(after);
       }
-      if (verdictOn(before) === 'send' || verdictOn(after) !== 'send') continue;
-      for (const id of await lanesResuming(this.#options.pool, after.number)) {
+      if (verdictOn(before) !== 'send' && verdictOn(after) === 'send')
+        this.#switchedOn.add(after.number);
+    }
+    for (const number of this.#switchedOn) {
+      for (const id of await lanesResuming(this.#options.pool, number)) {
         const lane = this.#book.lanes.get(id);
-        if (lane?.loaded) this.#loader.resume(lane, after.number);
+        if (lane?.loaded) this.#loader.resume(lane, number);
         else this.#touch(id);
       }
+      this.#switchedOn.delete(number);
     }
     void this.#loader.fill();
     this.#sender.pump();
@@ -375,6 +395,7 @@ export class Dispatcher implements Service {
         if (this.#shards.leases.has(0) && now_ms - pruned_ms > limits.batchLogPrune_ms) {
           pruned_ms = now_ms;
           await pruneBatchLog(this.#options.pool, limits.batchLogKept_ms);
+          await pruneProcesses(this.#options.pool, limits.batchLogKept_ms);
         }
       } catch (error) {
         this.#options.onFault(new Error('housekeeping failed; trying again', { cause: error }));

@@ -141,7 +141,11 @@ export class Loader {
 
   /** Parked deliveries of a subscription that is on again come back, oldest first and before anything newer of it. */
   resume(lane: Lane, subscription_number: number): void {
-    if (lane.resuming.has(subscription_number)) return;
+    if (lane.resuming.has(subscription_number)) {
+      // Switched off and on meanwhile: there may be some again that have been passed already.
+      lane.resumingAgain.add(subscription_number);
+      return;
+    }
     lane.resuming.add(subscription_number);
     void this.#resume(lane, subscription_number, 0);
   }
@@ -170,6 +174,8 @@ export class Loader {
       }
     }
     if (more) setTimeout(() => void this.#resume(lane, subscription_number, reached), 100).unref();
+    else if (lane.resumingAgain.delete(subscription_number))
+      void this.#resume(lane, subscription_number, 0);
     else this.#resumed(lane, subscription_number);
   }
 

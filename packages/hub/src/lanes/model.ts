@@ -85,8 +85,8 @@ export class Queue {
   resting = false;
   /** Nothing is sent while the outcome of a delivery decides about the whole subscription. */
   paused = false;
-  /** Deliveries taken for suspects since an unclean takeover. */
-  suspected = 0;
+  /** Deliveries taken for suspects since an unclean takeover: as many of each kind may have been in flight. */
+  readonly suspected = { fresh: 0, retry: 0 };
   readonly listed = { fast: false, slow: false, retry: false };
 
   constructor(lane: Lane, subscription_number: number) {
@@ -126,6 +126,7 @@ export class Lane {
   readonly lines = new Map<string, Line>();
   /** Subscriptions whose parked deliveries come back first. */
   readonly resuming = new Set<number>();
+  readonly resumingAgain = new Set<number>();
   /** What an earlier owner did beyond the saved position: attempts made, or Infinity when finished. */
   recovered: Map<string, number> | null = null;
   recovered_through = 0;
@@ -170,4 +171,8 @@ export class Lane {
 
 export function deliveryKey(lane_id: number, seq: number, subscription_number: number): string {
   return `${lane_id}:${seq}:${subscription_number}`;
+}
+
+export function keyOf(delivery: Delivery): string {
+  return deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number);
 }

@@ -7,7 +7,7 @@ import type { DestinationKind, Subscription } from '../subscriptions/index.ts';
 import type { LaneBook } from './book.ts';
 import { type SubscriptionCache, verdictOn } from './cache.ts';
 import type { Delivery } from './model.ts';
-import { deliveryKey } from './model.ts';
+import { attemptRecord, changeOf, endings, identity, last, usableSchedule } from './records.ts';
 import type { SlotClass } from './ring.ts';
 import { Slots } from './slots.ts';
 import { readBody } from './statements.ts';
@@ -76,7 +76,7 @@ export class Sender {
   constructor(options: SenderOptions) {
     this.#options = options;
     this.#slots = new Slots(options.slots);
-    this.#suspects = new Suspects(options.pool);
+    this.#suspects = new Suspects(options.pool, options.poison_threshold);
   }
 
   get in_flight(): number {
@@ -116,11 +116,16 @@ export class Sender {
     this.pump();
   }
 
-  /** Resolves when no attempt is in flight (on these shards). */
-  async quiet(shards?: ReadonlySet<number>): Promise<void> {
-    const busy = () =>
-      [...this.#flights].some((flight) => !shards || shards.has(flight.delivery.lane.shard));
-    while (busy() && !this.#abandoned)
+  /** Those of these shards that have attempts in flight. */
+  busy(shards: Iterable<number>): ReadonlySet<number> {
+    const asked = new Set(shards);
+    const inFlight = [...this.#flights].map((flight) => flight.delivery.lane.shard);
+    return new Set(inFlight.filter((shard) => asked.has(shard)));
+  }
+
+  /** Resolves when no attempt is in flight on these shards. */
+  async quiet(shards: ReadonlySet<number>): Promise<void> {
+    while (this.busy(shards).size > 0 && !this.#abandoned)
       await new Promise<void>((resolve) => this.#landed.push(resolve));
   }
 
@@ -143,8 +148,7 @@ export class Sender {
     if (!subscription || verdict === 'cancel')
       return this.#end(delivery, 'cancel', 'subscription_deleted', 'cancelled');
     if (!delivery.event) return this.#end(delivery, 'cancel', 'event_expired', 'cancelled');
-    if (delivery.crashes >= this.#options.poison_threshold)
-      return this.#end(delivery, 'dead', 'poison', 'poison');
+    if (this.#suspects.condemns(delivery)) return this.#end(delivery, 'dead', 'poison', 'poison');
     const flight: Flight = { delivery, slot, started_ms: this.#options.clock.monotonic_ms() };
     this.#slots.take(slot);
     this.#flights.add(flight);
@@ -247,7 +251,7 @@ export class Sender {
         const done = () => book.forget(delivery);
         if (!delivery.stored && delivery.crashes === 0)
           recorder.delivered({ ...identity(delivery), attempt }, done);
-        else recorder.change(changeOf(delivery, 'delivered', { attempt }), done);
+        else this.#change(delivery, changeOf(delivery, 'delivered', { attempt }), done);
         return;
       }
       case 'retry':
@@ -262,7 +266,7 @@ export class Sender {
           attempts: delivery.attempts + 1,
           ...last(result),
         });
-        recorder.change(change, (applied) => {
+        this.#change(delivery, change, (applied) => {
           if (applied) book.forget(delivery);
           if (decision.reason === 'gone') void this.#unpause(delivery);
         });
@@ -271,6 +275,15 @@ export class Sender {
       default:
         return decision satisfies never;
     }
+  }
+
+  #change(delivery: Delivery, change: Change, settled: (applied: boolean) => void): void {
+    const { book, recorder } = this.#options;
+    recorder.change(change, (applied) => {
+      this.#suspects.recorded(delivery);
+      if (change.suspect) book.acquit(delivery);
+      settled(applied);
+    });
   }
 
   /** The whole subscription has ended: nothing of it goes out before the cache knows. */
@@ -288,7 +301,7 @@ export class Sender {
     attempt: AttemptRecord,
     result: AttemptResult,
   ): void {
-    const { book, recorder, clock } = this.#options;
+    const { book, clock } = this.#options;
     const first_failed_ms = delivery.first_failed_ms ?? clock.now_ms();
     const hold_ms =
       subscription.hold_seconds === null
@@ -306,14 +319,15 @@ export class Sender {
       due_ms: decision.due_ms,
       first_failed_ms,
       reason: decision.reason,
+      // Where the hub failed, the attempt may not have been made: that clears nobody.
+      suspect: delivery.crashes > 0 && result.blame !== 'hub',
       ...last(result),
     });
-    recorder.change(change, (applied) => {
+    this.#change(delivery, change, (applied) => {
       if (!applied) return;
       this.#options.onRetry(decision.due_ms);
       if (!holds) return book.forget(delivery);
       delivery.stored = true;
-      delivery.crashes = 0;
       if (delivery.entry) delivery.entry.done = true;
       this.hold(delivery, decision.due_ms);
     });
@@ -339,10 +353,7 @@ export class Sender {
         if (attemptNext) book.makeReady(delivery);
         else {
           book.leaveLine(delivery);
-          book.forget(delivery);
-          book.finishedLately.delete(
-            deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number),
-          );
+          book.leaveToTable(delivery);
           this.#options.onRetry(due_ms);
         }
         this.pump();
@@ -352,15 +363,15 @@ export class Sender {
   }
 
   #park(delivery: Delivery): void {
-    const { book, recorder, clock } = this.#options;
+    const { book, clock } = this.#options;
     delivery.state = 'parking';
     book.landed(delivery);
-    const due_ms = clock.now_ms();
-    recorder.change(changeOf(delivery, 'park', { due_ms, reason: 'parked' }), (applied) => {
+    const change = changeOf(delivery, 'park', { due_ms: clock.now_ms(), reason: 'parked' });
+    this.#change(delivery, change, (applied) => {
       if (applied) {
         this.#options.onEnd('parked');
         book.leaveLine(delivery);
-        book.forget(delivery);
+        book.leaveToTable(delivery);
         return this.pump();
       }
       void this.#options
@@ -381,7 +392,7 @@ export class Sender {
 
   /** Ends without an attempt: cancelled, expired or poison. */
   #end(delivery: Delivery, action: 'cancel' | 'dead', reason: string, outcome: string): void {
-    const { book, recorder, clock, newId } = this.#options;
+    const { book, clock, newId } = this.#options;
     book.landed(delivery);
     book.leaveLine(delivery);
     this.#options.onEnd(action === 'dead' ? 'dead_letter' : 'cancelled');
@@ -405,82 +416,8 @@ export class Sender {
       reason,
       last_error: endings[reason] ?? reason,
     });
-    recorder.change(change, (applied) => {
+    this.#change(delivery, change, (applied) => {
       if (applied) book.forget(delivery);
     });
   }
-}
-
-const endings: Readonly<Record<string, string>> = {
-  subscription_deleted: 'The subscription was deleted before this event was delivered.',
-  event_expired: 'The event was dropped by retention before it was delivered.',
-  poison:
-    'Trying this delivery stopped the hub repeatedly; it is set aside. Redrive it once the cause is known.',
-};
-
-function identity(delivery: Delivery) {
-  return {
-    lane_id: delivery.lane.id,
-    seq: delivery.seq,
-    subscription_number: delivery.subscription_number,
-    tenant_id: delivery.lane.tenant_id,
-  };
-}
-
-function changeOf(delivery: Delivery, action: Change['action'], parts: Partial<Change>): Change {
-  return {
-    ...identity(delivery),
-    action,
-    ce_id: delivery.event?.id ?? '00000000-0000-0000-0000-000000000000',
-    shard: delivery.lane.shard,
-    token: delivery.lane.token,
-    attempts: delivery.attempts,
-    attempts_before: delivery.attempts_before,
-    due_ms: null,
-    first_failed_ms: delivery.first_failed_ms,
-    reason: null,
-    replay_id: delivery.replay_id,
-    last_status: null,
-    last_error: null,
-    suspect: delivery.crashes > 0,
-    attempt: null,
-    ...parts,
-  };
-}
-
-function last(result: AttemptResult) {
-  return { last_status: result.status, last_error: result.error?.message ?? null };
-}
-
-function attemptRecord(
-  delivery: Delivery,
-  result: AttemptResult,
-  id: string,
-  started_ms: number,
-): AttemptRecord {
-  const microseconds = (value_ms: number | null) =>
-    value_ms === null ? null : Math.round(value_ms * 1000);
-  return {
-    attempt: delivery.attempts_before + delivery.attempts + 1,
-    delivery_attempt_id: id,
-    started_ms,
-    duration_us: Math.round(result.timings.total_ms * 1000),
-    outcome: result.outcome,
-    status: result.status,
-    error_code: result.error?.code ?? null,
-    error_message: result.error?.message ?? null,
-    response_excerpt: result.response_excerpt,
-    dns_us: microseconds(result.timings.dns_ms),
-    connect_us: microseconds(result.timings.connect_ms),
-    tls_us: microseconds(result.timings.tls_ms),
-    first_byte_us: microseconds(result.timings.first_byte_ms),
-  };
-}
-
-/** A malformed override found in storage falls back to the hub's default. */
-function usableSchedule(schedule: readonly number[] | null): readonly number[] | null {
-  if (!schedule || schedule.length === 0 || schedule.length > 12) return null;
-  return schedule.every((step) => Number.isFinite(step) && step >= 0 && step <= 36_000)
-    ? schedule
-    : null;
 }

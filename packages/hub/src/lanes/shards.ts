@@ -20,6 +20,8 @@ export interface Lease {
 export interface ShardListener {
   /** New leases; `unclean` are those whose last owner vanished without handing back. */
   acquired(leases: readonly Lease[], unclean: ReadonlySet<number>): void;
+  /** Those of these shards that have attempts in flight. */
+  busy(shards: readonly number[]): ReadonlySet<number>;
   /** Must stop sending for these shards, make outcomes and positions durable, and resolve. */
   releasing(shards: readonly number[]): Promise<void>;
   /** The leases have been prolonged. */
@@ -42,6 +44,9 @@ export class Shards implements Service {
   readonly leases = new Map<number, Lease>();
   readonly #options: ShardOptions;
   readonly #abort = new AbortController();
+  /** Being handed back: still leased and renewed until what is in flight has ended. */
+  readonly #leaving = new Set<number>();
+  readonly #handingBack = new Set<Promise<void>>();
   #loop: Promise<void> | null = null;
   /** Monotonic milliseconds. */
   #usableUntil_ms = 0;
@@ -54,12 +59,16 @@ export class Shards implements Service {
     this.#loop ??= this.#run();
   }
 
-  /** Hands everything back and leaves. */
+  /** Hands everything back and leaves; renews until then, so that nobody takes over what is still in flight. */
   async stop(): Promise<void> {
     this.#abort.abort();
     await this.#loop;
-    const held = [...this.leases.keys()];
-    if (held.length > 0) await this.#release(held).catch(this.#options.onFault);
+    const handedBack = new AbortController();
+    const renewing = this.#keepRenewing(handedBack.signal);
+    this.#handBack([...this.leases.keys()].filter((shard) => !this.#leaving.has(shard)));
+    await Promise.all(this.#handingBack);
+    handedBack.abort();
+    await renewing;
     await this.#options.pool
       .query('delete from processes where id = $1', [this.#options.process_id])
       .catch(this.#options.onFault);
@@ -84,25 +93,47 @@ export class Shards implements Service {
     }
   }
 
+  async #keepRenewing(signal: AbortSignal): Promise<void> {
+    const { lease_ms, onFault } = this.#options;
+    while (!signal.aborted) {
+      await this.#renew().catch(onFault);
+      await wait(lease_ms / 3, signal);
+    }
+  }
+
+  /** Prolongs exactly what is known to be held: a lease that was given, but whose news got lost, runs out. */
   async #renew(): Promise<void> {
     const { pool, process_id, role, lease_ms, clock, listener } = this.#options;
     const asked_ms = clock.monotonic_ms();
-    const answer = await pool.query<{ shard: number }>({
+    const held = [...this.leases.values()];
+    const answer = await pool.query<{ shard: number; token: string }>({
       name: 'renew-leases',
       text: /* sql */ `
         with heartbeat as (
           insert into processes (id, role, heartbeat_at) values ($1, $2, now())
           on conflict (id) do update set heartbeat_at = now())
-        update shards set lease_until = now() + make_interval(secs => $3::float8)
-        where owner = $1 returning shard`,
-      values: [process_id, role, lease_ms / 1000],
+        update shards s set lease_until = now() + make_interval(secs => $3::float8)
+        from unnest($4::smallint[], $5::bigint[]) held(shard, token)
+        where s.shard = held.shard and s.token = held.token and s.owner = $1
+        returning s.shard, s.token`,
+      values: [
+        process_id,
+        role,
+        lease_ms / 1000,
+        held.map((lease) => lease.shard),
+        held.map((lease) => lease.token),
+      ],
     });
-    const kept = new Set(answer.rows.map((row) => row.shard));
-    const lost = [...this.leases.keys()].filter((shard) => !kept.has(shard));
-    for (const shard of lost) this.leases.delete(shard);
-    if (lost.length > 0) listener.lost(lost);
+    const kept = new Set(answer.rows.map((row) => `${row.shard}:${row.token}`));
+    this.#lose(held.filter((lease) => !kept.has(`${lease.shard}:${lease.token}`)));
     this.#usableUntil_ms = this.#usableUntil(asked_ms);
     listener.renewed();
+  }
+
+  #lose(leases: readonly Lease[]): void {
+    const gone = leases.filter((lease) => this.leases.get(lease.shard) === lease);
+    for (const { shard } of gone) this.leases.delete(shard);
+    if (gone.length > 0) this.#options.listener.lost(gone.map((lease) => lease.shard));
   }
 
   /** Moves towards the even share; true when nothing is left to move. */
@@ -113,13 +144,14 @@ export class Shards implements Service {
       text: `select count(*)::int as live from processes where role <> 'ingest' and heartbeat_at > now() - make_interval(secs => $1::float8)`,
       values: [lease_ms / 1000],
     });
-    const share = Math.ceil(shards_total / Math.max(1, answer.rows[0]?.live ?? 1));
+    const live = Math.max(1, answer.rows[0]?.live ?? 1);
+    const share = Math.ceil(shards_total / live);
+    const staying = [...this.leases.keys()].filter((shard) => !this.#leaving.has(shard));
     // Which ones is left to chance, because neighbouring lanes tend to belong together.
-    const surplus = shuffled(this.leases.keys()).slice(share);
-    if (surplus.length > 0) await this.#release(surplus);
-    const missing = share - this.leases.size;
+    this.#handBack(shuffled(staying).slice(share));
+    const missing = share - staying.length;
     if (missing > 0) await this.#acquire(missing);
-    return this.leases.size >= Math.floor(shards_total / Math.max(1, answer.rows[0]?.live ?? 1));
+    return this.leases.size >= Math.floor(shards_total / live);
   }
 
   async #acquire(count: number): Promise<void> {
@@ -138,6 +170,10 @@ export class Shards implements Service {
       shard: row.shard,
       token: Number(row.token),
     }));
+    for (const { shard } of leases) {
+      const older = this.leases.get(shard);
+      if (older) this.#lose([older]);
+    }
     for (const lease of leases) this.leases.set(lease.shard, lease);
     listener.acquired(
       leases,
@@ -145,15 +181,43 @@ export class Shards implements Service {
     );
   }
 
-  async #release(shards: readonly number[]): Promise<void> {
+  /**
+   * In the background: it waits for attempts in flight, and the other leases are to be renewed
+   * meanwhile. A shard on which an attempt hangs does not hold up the others.
+   */
+  #handBack(shards: readonly number[]): void {
+    const busy = this.#options.listener.busy(shards);
+    this.#handBackTogether(shards.filter((shard) => !busy.has(shard)));
+    for (const shard of busy) this.#handBackTogether([shard]);
+  }
+
+  #handBackTogether(shards: readonly number[]): void {
+    if (shards.length === 0) return;
+    for (const shard of shards) this.#leaving.add(shard);
+    const leases = shards.map((shard) => this.leases.get(shard) as Lease);
+    const done = this.#release(leases)
+      .catch((error: unknown) =>
+        // Not renewed any more, they run out and are taken over.
+        this.#options.onFault(new Error('shards could not be handed back', { cause: error })),
+      )
+      .finally(() => {
+        for (const shard of shards) this.#leaving.delete(shard);
+        this.#lose(leases);
+        this.#handingBack.delete(done);
+      });
+    this.#handingBack.add(done);
+  }
+
+  async #release(leases: readonly Lease[]): Promise<void> {
     const { pool, process_id, listener } = this.#options;
-    await listener.releasing(shards);
+    await listener.releasing(leases.map((lease) => lease.shard));
     await pool.query({
-      text: /* sql */ `update shards set owner = null, lease_until = '-infinity' where shard = any($1::smallint[]) and owner = $2`,
-      values: [shards, process_id],
+      text: /* sql */ `
+        update shards s set owner = null, lease_until = '-infinity'
+        from unnest($1::smallint[], $2::bigint[]) held(shard, token)
+        where s.shard = held.shard and s.token = held.token and s.owner = $3`,
+      values: [leases.map((lease) => lease.shard), leases.map((lease) => lease.token), process_id],
     });
-    for (const shard of shards) this.leases.delete(shard);
-    listener.lost(shards);
   }
 
   /** A fifth of the lease is left as margin for a slow clock and an attempt just begun. */

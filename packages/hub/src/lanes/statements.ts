@@ -386,3 +386,11 @@ export async function pruneBatchLog(pool: pg.Pool, keep_ms: number): Promise<voi
     [keep_ms / 1000],
   );
 }
+
+/** Processes that ended without a word. */
+export async function pruneProcesses(pool: pg.Pool, keep_ms: number): Promise<void> {
+  await pool.query(
+    'delete from processes where heartbeat_at < now() - make_interval(secs => $1::float8)',
+    [keep_ms / 1000],
+  );
+}
