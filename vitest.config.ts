@@ -22,6 +22,8 @@ export default defineConfig({
       {
         test: {
           name: 'kafka',
+          // Several of these files start brokers of their own.
+          fileParallelism: false,
           include: ['packages/*/src/**/*.kafka.test.ts', 'packages/*/test/**/*.kafka.test.ts'],
           exclude,
           globalSetup: [postgres, kafka],

@@ -164,7 +164,10 @@ export async function createHub(
           metrics: metrics.ingest,
           log,
           clock,
-          ...(dispatcher && { gate: () => dispatcher.whenKeepingPace() }),
+          ...(dispatcher && {
+            gate: () => dispatcher.whenKeepingPace(),
+            onDeliveries: () => dispatcher.wake(),
+          }),
         });
 
   // The outside.

@@ -19,6 +19,7 @@ export interface BatchHandlerParts {
   readonly clock: Clock;
   readonly limits: IngestLimits;
   readonly gate: (signal: AbortSignal) => Promise<void>;
+  readonly onDeliveries: () => void;
 }
 
 export interface BatchHandler {
@@ -169,6 +170,7 @@ export function createBatchHandler(parts: BatchHandlerParts): BatchHandler {
       );
       return result.position;
     }
+    if (result.deliveries > 0) parts.onDeliveries();
     metrics.batchSeconds.observe((clock.monotonic_ms() - started_ms) / 1000);
     const duplicates = sorted.events.length - result.stored;
     carefulBatches = duplicates > 0 ? careful_batches : Math.max(0, carefulBatches - 1);

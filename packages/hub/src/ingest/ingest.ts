@@ -24,6 +24,7 @@ export function createIngest(options: IngestOptions): Ingest {
     limits,
     clock: options.clock ?? systemClock,
     gate: options.gate ?? (async () => {}),
+    onDeliveries: options.onDeliveries ?? (() => {}),
   });
   const consumer = stream.consume({
     group,

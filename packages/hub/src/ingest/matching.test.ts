@@ -113,7 +113,7 @@ test('lanes of a batch are listed once each, shared lanes too', async () => {
   expect(rows).toEqual([{ lanes: [one.lane_id, three.lane_id].sort((a, b) => a - b) }]);
 });
 
-test('dispatchers are told once per transaction that made deliveries', async () => {
+test('dispatchers are told once per transaction that made deliveries, up to which sequence', async () => {
   await subscribe(db.pool);
   const listener = await db.pool.connect();
   const heard: (string | undefined)[] = [];
@@ -125,7 +125,11 @@ test('dispatchers are told once per transaction that made deliveries', async () 
   await onBatch(batchOf(recordsFrom(3, [{}])));
   await listener.query('select 1');
   listener.release(true);
-  expect(heard).toEqual(['', '']);
+  const stored = await db.pool.query<{ seq: number }>(
+    'select seq_to as seq from batch_log order by 1',
+  );
+  expect(heard).toEqual(stored.rows.map((row) => String(row.seq)));
+  expect(heard.length).toBe(2);
 });
 
 test('the statement and the explanation agree on any mix of events and subscriptions', async () => {

@@ -98,6 +98,7 @@ export function handlerOn(pool: pg.Pool, some: Partial<BatchHandlerParts> = {}) 
     clock: systemClock,
     limits: defaultIngestLimits,
     gate: async () => {},
+    onDeliveries: () => {},
     ...some,
   });
   return { ...handler, counts };

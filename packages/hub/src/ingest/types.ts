@@ -55,5 +55,7 @@ export interface IngestOptions {
   readonly limits?: Partial<IngestLimits>;
   /** Waited for before each transaction: slows ingest down while dispatch in this process is behind. */
   readonly gate?: (signal: AbortSignal) => Promise<void>;
+  /** New deliveries have been committed: dispatch in this process need not wait for the notification. */
+  readonly onDeliveries?: () => void;
   readonly refresh_interval_ms: number;
 }

@@ -147,7 +147,10 @@ export class Dispatcher implements Service {
     this.#listener = new Listener(
       options.connection,
       {
-        hub_ingested: () => this.#wakeTail(),
+        // The payload is the batch's last sequence: what this process has ingested itself it has read by then.
+        hub_ingested: (sequence) => {
+          if (sequence === '' || Number(sequence) > (this.#cursor ?? 0)) this.#wakeTail();
+        },
         hub_subscriptions: () => void this.#refresh().catch(onFault),
         hub_retries: () => this.#retryAt(0),
       },
@@ -203,6 +206,11 @@ export class Dispatcher implements Service {
 
   #behind(): boolean {
     return this.#sender.saturated() && this.#book.buffered > limits.paceBuffered;
+  }
+
+  /** Ingest in this process has added deliveries: no need to wait for the notification. */
+  wake(): void {
+    this.#wakeTail();
   }
 
   stats(): DispatcherStats {

@@ -8,14 +8,14 @@ import { backoff_ms, wait } from '../base/index.ts';
  */
 export class Listener implements Service {
   readonly #config: pg.ClientConfig;
-  readonly #handlers: Readonly<Record<string, () => void>>;
+  readonly #handlers: Readonly<Record<string, (payload: string) => void>>;
   readonly #onFault: (fault: Error) => void;
   readonly #abort = new AbortController();
   #loop: Promise<void> | null = null;
 
   constructor(
     config: pg.ClientConfig,
-    handlers: Readonly<Record<string, () => void>>,
+    handlers: Readonly<Record<string, (payload: string) => void>>,
     onFault: (fault: Error) => void,
   ) {
     this.#config = config;
@@ -40,13 +40,15 @@ export class Listener implements Service {
         client.on('end', () => resolve());
         this.#abort.signal.addEventListener('abort', () => resolve(), { once: true });
       });
-      client.on('notification', (message) => this.#handlers[message.channel]?.());
+      client.on('notification', (message) =>
+        this.#handlers[message.channel]?.(message.payload ?? ''),
+      );
       try {
         await client.connect();
         for (const channel of Object.keys(this.#handlers))
           await client.query(`listen ${client.escapeIdentifier(channel)}`);
         failures = 0;
-        for (const handler of Object.values(this.#handlers)) handler();
+        for (const handler of Object.values(this.#handlers)) handler('');
         await broken;
       } catch (error) {
         this.#onFault(

@@ -203,7 +203,7 @@ begin
 
   insert into batch_log (seq_to, seq_from, lanes)
   select base + event_count - 1, base, array_agg(distinct lane) from unnest(m_lane) lane;
-  perform pg_notify('hub_ingested', '');
+  perform pg_notify('hub_ingested', (base + event_count - 1)::text);
 end $$;
 
 -- Creates this week's partitions for the sequence that the next event will get.
