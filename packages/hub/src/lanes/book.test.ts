@@ -20,10 +20,10 @@ const subscription = (
   }) as Subscription;
 
 async function bookWith(...subscriptions: Subscription[]) {
-  const cache = new SubscriptionCache({
-    byNumber: async () => subscriptions,
-    changedSince: async () => [],
-  });
+  const cache = new SubscriptionCache(
+    { byNumber: async () => subscriptions, changedSince: async () => [] },
+    async () => () => {},
+  );
   await cache.ensure(subscriptions.map((each) => each.number));
   return new LaneBook(cache, systemClock, () => {});
 }

@@ -1,4 +1,5 @@
 import { type Clock, Fifo } from '../base/index.ts';
+import type { Subscription } from '../subscriptions/index.ts';
 import type { SubscriptionCache } from './cache.ts';
 import type { Delivery, Line } from './model.ts';
 import { deliveryKey, keyOf, Lane, type Queue } from './model.ts';
@@ -12,9 +13,15 @@ import type { LaneRow, LogRow, RecoveredRow, RetryRow } from './statements.ts';
 const limits = {
   /** Deliveries read ahead for all lanes together; reading stops beyond it. */
   buffered_max: 1_500,
+  /** Up to here lanes with nothing in memory still get a first page: others' backlog does not hide their work. */
+  buffered_ceiling: 6_000,
   /** Deliveries read ahead for one lane: it starts small and doubles while the lane keeps up. */
   read_size_least: 4,
   read_size_most: 128,
+  /** Deliveries of one lane that wait or stand behind one that waits; beyond it the lane is not read on. */
+  shelvedPerLane_max: 256,
+  /** The same for all lanes; beyond it only lanes with few are read on. */
+  shelved_max: 50_000,
 };
 
 export class LaneBook {
@@ -30,10 +37,13 @@ export class LaneBook {
   };
   readonly suspects = new Map<string, number>();
   buffered = 0;
+  #shelved = 0;
   readonly #cache: SubscriptionCache;
   readonly #clock: Clock;
   readonly #pump: () => void;
   readonly #wanting = new Fifo<Lane>();
+  /** Those of them that had nothing in memory when they were listed. */
+  readonly #wantingFirst = new Fifo<Lane>();
 
   /** `pump` is called when a queue that had to rest may be sent again. */
   constructor(cache: SubscriptionCache, clock: Clock, pump: () => void) {
@@ -58,8 +68,11 @@ export class LaneBook {
     for (const lane of this.lanes.values()) {
       if (!shards.has(lane.shard)) continue;
       lane.closing = true;
+      lane.cut.abort();
       this.buffered -= lane.buffered;
+      this.#shelved -= lane.shelved;
       lane.buffered = 0;
+      lane.shelved = 0;
       this.lanes.delete(lane.id);
     }
     for (const [key, delivery] of this.tracked) if (delivery.lane.closing) this.tracked.delete(key);
@@ -69,29 +82,42 @@ export class LaneBook {
   want(lane: Lane): void {
     if (lane.listed || lane.reading || lane.closing || !lane.dirty) return;
     if (lane.loaded && (lane.resuming.size > 0 || lane.buffered * 2 > lane.read_size)) return;
+    if (this.#blocked(lane)) return;
     lane.listed = true;
-    this.#wanting.push(lane);
+    (lane.buffered === 0 ? this.#wantingFirst : this.#wanting).push(lane);
+  }
+
+  /** What lies beyond the cursor could not be sent anyway. */
+  #blocked(lane: Lane): boolean {
+    if (lane.shelved >= limits.shelvedPerLane_max) return true;
+    if (this.#shelved >= limits.shelved_max && lane.shelved > limits.read_size_least) return true;
+    if (lane.lines.get('fifo')?.deliveries[0]?.state !== 'waiting') return false;
+    return [...lane.queues.keys()].every((number) => this.#cache.get(number)?.ordering === 'fifo');
   }
 
   /** The next lanes to read, at most `count`; empty when enough is in memory. */
   takeWanting(count: number): Lane[] {
     const taken: Lane[] = [];
-    let room = limits.buffered_max - this.buffered;
-    while (taken.length < count && room > 0) {
-      const lane = this.#wanting.shift();
+    let ahead = this.buffered;
+    while (taken.length < count) {
+      const scarce = ahead >= limits.buffered_max;
+      if (scarce && ahead >= limits.buffered_ceiling) break;
+      const lane = this.#wantingFirst.shift() ?? (scarce ? undefined : this.#wanting.shift());
       if (!lane) break;
       lane.listed = false;
       if (lane.closing) continue;
+      if (scarce) lane.read_size = Math.min(lane.read_size, limits.read_size_least);
       lane.reading = true;
       lane.dirty = false;
       taken.push(lane);
-      room -= lane.read_size;
+      ahead += lane.read_size;
     }
     return taken;
   }
 
   /** True while lanes wait to be read and there is room for what they would bring. */
   hungry(): boolean {
+    if (this.#wantingFirst.length > 0) return this.buffered < limits.buffered_ceiling;
     return this.#wanting.length > 0 && this.buffered * 2 < limits.buffered_max;
   }
 
@@ -130,7 +156,9 @@ export class LaneBook {
       lane.dirty = true;
       if (!lane.slow) lane.read_size = Math.min(lane.read_size * 2, limits.read_size_most);
     }
-    if (lane.recovered && lane.cursor_seq > lane.recovered_through) lane.recovered = null;
+    // Not before: the cursor of a lane that turns slow goes back.
+    if (lane.recovered && lane.settledThrough() >= lane.recovered_through) lane.recovered = null;
+    if (this.#blocked(lane)) this.#evict(lane, 1);
     this.want(lane);
   }
 
@@ -160,7 +188,7 @@ export class LaneBook {
     this.#place(delivery);
   }
 
-  /** A row of `retries`. `held`: the failed head of its line, waiting. False when it is in memory already. */
+  /** A row of `retries`; in state `waiting` the failed head of its line. null when it is in memory already. */
   admitRetry(
     row: RetryRow,
     place: 'line' | 'aside',
@@ -172,10 +200,13 @@ export class LaneBook {
     const delivery = this.#delivery(lane, row, row, null, place === 'line');
     delivery.stored = true;
     delivery.state = state;
-    this.tracked.set(key, delivery);
+    this.track(delivery);
     this.#suspect(delivery);
-    if (state === 'waiting') delivery.line?.insert(delivery);
-    else this.#place(delivery);
+    if (state === 'lined') this.#place(delivery);
+    else {
+      delivery.line?.insert(delivery);
+      this.waits(delivery);
+    }
     return delivery;
   }
 
@@ -208,6 +239,8 @@ export class LaneBook {
       attempts_before: life.attempts_before,
       first_failed_ms: life.first_failed_ms,
       read_ahead: entry !== null,
+      shelved: false,
+      waits: 0,
       stored: false,
       crashes: 0,
       state: 'lined',
@@ -247,30 +280,90 @@ export class LaneBook {
   #place(delivery: Delivery): void {
     if (!delivery.line) return this.makeReady(delivery);
     delivery.line.insert(delivery);
+    if (delivery.line.deliveries[0]?.state === 'waiting') this.#shelve(delivery);
     this.promote(delivery.line);
+  }
+
+  /** The failed head of a line waits: what stands behind it makes room in memory for what can be sent. */
+  waits(delivery: Delivery): void {
+    const { line, lane } = delivery;
+    delivery.state = 'waiting';
+    delivery.waits += 1;
+    if (line?.sending === delivery) line.sending = null;
+    for (const each of line?.deliveries ?? [delivery]) this.#shelve(each);
+    if (this.#blocked(lane)) this.#evict(lane, 1);
+    else this.want(lane);
+    if (line) this.promote(line);
+  }
+
+  #shelve(delivery: Delivery): void {
+    this.#unbuffer(delivery);
+    if (delivery.shelved || (delivery.state !== 'lined' && delivery.state !== 'waiting')) return;
+    delivery.shelved = true;
+    delivery.lane.shelved += 1;
+    this.#shelved += 1;
+    if (!delivery.event?.body) return;
+    delivery.event = { ...delivery.event, body: null };
+    delivery.body_deferred = true;
+  }
+
+  #unshelve(delivery: Delivery): void {
+    if (!delivery.shelved) return;
+    delivery.shelved = false;
+    if (delivery.lane.closing) return;
+    delivery.lane.shelved -= 1;
+    this.#shelved -= 1;
+    this.want(delivery.lane);
+  }
+
+  /** A change of the subscription holds from the next attempt on. */
+  configure(lane: Lane, subscription: Subscription): void {
+    const queue = lane.queues.get(subscription.number);
+    if (!queue) return;
+    queue.configure(subscription);
+    this.offer(queue);
+  }
+
+  /** The wait of these is over at once: their subscription is off or gone. */
+  endWaits(subscription_number: number): void {
+    for (const lane of this.lanes.values()) {
+      if (!lane.queues.has(subscription_number)) continue;
+      for (const line of [...lane.lines.values()]) {
+        const head = line.deliveries[0];
+        if (head?.state !== 'waiting' || head.subscription_number !== subscription_number) continue;
+        // Waiting with its outcome still on the way to the database: its own timer will see to it.
+        if (head.stored) this.endWait(head);
+      }
+    }
+  }
+
+  endWait(delivery: Delivery): void {
+    delivery.state = 'lined';
+    if (delivery.line) this.promote(delivery.line);
+    else this.makeReady(delivery);
   }
 
   /** Lets the head of a line go, unless one of the line is on its way or an older one is still to come back. */
   promote(line: Line): void {
     const head = line.deliveries[0];
     if (!head) return;
-    const second = line.deliveries[1];
-    if (head.state !== 'lined' || second?.state === 'sending') return;
-    if (head.entry && head.lane.resuming.has(head.subscription_number)) return;
+    if (head.state !== 'lined' || line.sending) return;
+    if (awaitsOlder(head)) return;
     this.makeReady(head);
   }
 
   makeReady(delivery: Delivery): void {
     delivery.state = 'ready';
+    this.#unshelve(delivery);
     (delivery.stored ? delivery.queue.retry : delivery.queue.fresh).push(delivery);
     this.offer(delivery.queue);
   }
 
   offer(queue: Queue): void {
-    if (queue.paused || queue.lane.closing || queue.in_flight >= queue.in_flight_max) return;
+    if (queue.paused > 0 || queue.lane.closing || queue.in_flight >= queue.in_flight_max) return;
     if (queue.interval_ms > 0 && this.#rests(queue)) return;
     if (queue.fresh.length > 0) this.rings[queue.lane.slow ? 'slow' : 'fast'].offer(queue);
-    if (queue.retry.length > 0) this.rings.retry.offer(queue);
+    if (queue.retry.length > 0) this.rings[queue.lane.slow ? 'slow' : 'retry'].offer(queue);
   }
 
   /** True while the rate that the receiver allowed says wait; a timer lists the queue again. */
@@ -290,15 +383,19 @@ export class LaneBook {
   /** The next delivery in turn for this kind of slot, now `sending`; null when there is none. */
   take(kind: SlotClass): Delivery | null {
     for (let queue = this.rings[kind].take(); queue; queue = this.rings[kind].take()) {
-      if (queue.paused || queue.lane.closing || queue.in_flight >= queue.in_flight_max) continue;
+      if (queue.paused > 0 || queue.lane.closing || queue.in_flight >= queue.in_flight_max)
+        continue;
       if (queue.interval_ms > 0 && this.#rests(queue)) continue;
-      if (kind !== 'retry' && queue.lane.slow !== (kind === 'slow')) {
+      if (queue.lane.slow !== (kind === 'slow')) {
         this.offer(queue);
         continue;
       }
-      const delivery = this.#next(kind === 'retry' ? queue.retry : queue.fresh);
+      const delivery =
+        (kind === 'fast' ? null : this.#next(queue.retry)) ??
+        (kind === 'retry' ? null : this.#next(queue.fresh));
       if (!delivery) continue;
       delivery.state = 'sending';
+      if (delivery.line) delivery.line.sending = delivery;
       if (queue.interval_ms > 0)
         queue.notBefore_ms = this.#clock.monotonic_ms() + queue.interval_ms;
       queue.in_flight += 1;
@@ -310,11 +407,12 @@ export class LaneBook {
     return null;
   }
 
-  /** Skips what has been evicted or overtaken by an older delivery of its line. */
+  /** Skips what has been evicted, or has to let older deliveries of its line go first. */
   #next(ready: Fifo<Delivery>): Delivery | null {
     for (let delivery = ready.shift(); delivery; delivery = ready.shift()) {
       if (delivery.state !== 'ready') continue;
-      if (delivery.line && delivery.line.deliveries[0] !== delivery) {
+      const { line } = delivery;
+      if (line && (line.sending || line.deliveries[0] !== delivery || awaitsOlder(delivery))) {
         delivery.state = 'lined';
         continue;
       }
@@ -341,6 +439,7 @@ export class LaneBook {
   /** The delivery leaves its line (delivered, dead, or stepping aside); the next may go. */
   leaveLine(delivery: Delivery): void {
     delivery.state = 'left';
+    this.#unshelve(delivery);
     const { line, lane } = delivery;
     if (!line) return;
     line.remove(delivery);
@@ -353,8 +452,10 @@ export class LaneBook {
    * retries may see the row before we hear that it is there.
    */
   track(delivery: Delivery): void {
-    if (delivery.lane.closing) return;
-    this.tracked.set(keyOf(delivery), delivery);
+    const key = keyOf(delivery);
+    if (delivery.lane.closing || this.tracked.get(key) === delivery) return;
+    this.tracked.set(key, delivery);
+    delivery.lane.tracked += 1;
   }
 
   /** Its outcome is durable and nothing of it stays in memory. */
@@ -365,16 +466,22 @@ export class LaneBook {
   /** The same, but its row in `retries` stays and may be loaded again at any time. True when it had one before. */
   leaveToTable(delivery: Delivery): boolean {
     delivery.state = 'left';
+    this.#unshelve(delivery);
     if (delivery.entry) {
       delivery.entry.done = true;
       delivery.entry.delivery = null;
     }
-    return this.tracked.delete(keyOf(delivery));
+    // A later owner of the lane in this process may have one of its own under this key.
+    const key = keyOf(delivery);
+    if (this.tracked.get(key) !== delivery) return false;
+    this.tracked.delete(key);
+    delivery.lane.tracked -= 1;
+    return true;
   }
 
   /** Lane has turned slow or well again. A slow lane keeps little in memory. */
   setSlow(lane: Lane, slow: boolean): void {
-    if (lane.slow === slow) return;
+    if (lane.slow === slow || lane.closing) return;
     lane.slow = slow;
     lane.read_size = slow ? 2 : limits.read_size_least;
     if (slow) this.#evict(lane, 2);
@@ -398,8 +505,9 @@ export class LaneBook {
       delivery.line?.remove(delivery);
       if (delivery.line?.deliveries.length === 0) lane.lines.delete(delivery.line.key);
       lane.window.pop();
-      lane.buffered -= 1;
-      this.buffered -= 1;
+      lane.dirty = true;
+      this.#unbuffer(delivery);
+      this.#unshelve(delivery);
       const last = lane.window.last();
       if (!last) break;
       lane.cursor_seq = last.seq;
@@ -408,4 +516,9 @@ export class LaneBook {
       lane.dirty = true;
     }
   }
+}
+
+/** Parked deliveries of its subscription are coming back and go before it. */
+function awaitsOlder(delivery: Delivery): boolean {
+  return delivery.entry !== null && delivery.lane.resuming.has(delivery.subscription_number);
 }

@@ -6,17 +6,31 @@ export interface SubscriptionSource {
   changedSince(version: number): Promise<readonly Subscription[]>;
 }
 
-/** Current configuration of the subscriptions that have work here. Changes apply to the next attempt. */
+/**
+ * Looks for parked deliveries of these subscriptions that come back; calling the answer makes their
+ * lanes wait for them.
+ */
+export type ResumedLookup = (numbers: readonly number[]) => Promise<() => void>;
+
+/**
+ * Current configuration of the subscriptions that have work here. Changes apply to the next attempt.
+ *
+ * A subscription that may be sent to becomes known in the same step in which its lanes learn of
+ * parked deliveries that come back, looked for after its version was read: nothing newer of it
+ * goes out before them.
+ */
 export class SubscriptionCache {
   readonly #source: SubscriptionSource;
+  readonly #resumed: ResumedLookup;
   readonly #byNumber = new Map<number, Subscription>();
   #version = 0;
 
-  constructor(source: SubscriptionSource) {
+  constructor(source: SubscriptionSource, resumed: ResumedLookup) {
     this.#source = source;
+    this.#resumed = resumed;
   }
 
-  /** From here on `refresh` reports changes. Called before anything is loaded. */
+  /** From here on `refresh` sees changes. Called before anything is loaded. */
   startFrom(version: number): void {
     this.#version = Math.max(this.#version, version);
   }
@@ -28,28 +42,34 @@ export class SubscriptionCache {
   /** Loads those not known yet. */
   async ensure(numbers: Iterable<number>): Promise<void> {
     const missing = [...new Set(numbers)].filter((number) => !this.#byNumber.has(number));
-    if (missing.length > 0) this.#keep(await this.#source.byNumber(missing));
+    if (missing.length === 0) return;
+    const subscriptions = await this.#source.byNumber(missing);
+    const hold = await this.#lookFor(subscriptions);
+    hold();
+    for (const subscription of subscriptions) this.#keep(subscription);
   }
 
-  /** Takes over what has changed; answers the changed ones with what was known before, if anything was. */
-  async refresh(): Promise<{ before: Subscription | undefined; after: Subscription }[]> {
-    const changed: { before: Subscription | undefined; after: Subscription }[] = [];
-    for (const after of await this.#source.changedSince(this.#version)) {
-      this.#version = Math.max(this.#version, after.version);
-      const before = this.#byNumber.get(after.number);
-      if (before && before.version >= after.version) continue;
-      if (before) this.#byNumber.set(after.number, after);
-      changed.push({ before, after });
-    }
-    return changed;
+  /** Takes over what has changed; answers the changed ones. */
+  async refresh(): Promise<Subscription[]> {
+    const changed = await this.#source.changedSince(this.#version);
+    const hold = await this.#lookFor(changed);
+    hold();
+    for (const { version } of changed) this.#version = Math.max(this.#version, version);
+    // Unknown ones are kept too: a first look at one of them may be under way, with an older version.
+    return changed.filter((subscription) => this.#keep(subscription));
   }
 
-  #keep(subscriptions: readonly Subscription[]): void {
-    for (const subscription of subscriptions) {
-      const known = this.#byNumber.get(subscription.number);
-      if (!known || known.version <= subscription.version)
-        this.#byNumber.set(subscription.number, subscription);
-    }
+  async #lookFor(subscriptions: readonly Subscription[]): Promise<() => void> {
+    const sending = subscriptions.filter((subscription) => verdictOn(subscription) === 'send');
+    if (sending.length === 0) return () => {};
+    return this.#resumed(sending.map((subscription) => subscription.number));
+  }
+
+  #keep(subscription: Subscription): boolean {
+    const known = this.#byNumber.get(subscription.number);
+    if (known && known.version >= subscription.version) return false;
+    this.#byNumber.set(subscription.number, subscription);
+    return true;
   }
 }
 

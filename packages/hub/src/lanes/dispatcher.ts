@@ -15,6 +15,7 @@ import {
   newestBatch,
   newestSubscriptionVersion,
   nextRetryDue,
+  type Position,
   pruneBatchLog,
   pruneProcesses,
   readTail,
@@ -59,9 +60,11 @@ export interface DispatcherOptions
 
 const limits = {
   tailBatches_max: 200,
-  idleInterval_ms_max: 1_000,
+  idleInterval_ms_max: 2_000,
   retryPoll_ms: { least: 100, most: 5_000 },
   positions_ms: 2_000,
+  /** Changed subscriptions are announced; this is for announcements that got lost. */
+  refresh_ms: 5_000,
   slowCheck_ms: 100,
   /** Ingest slows down while more than this is read ahead and no slot is free; but never stops. */
   paceBuffered: 500,
@@ -92,8 +95,6 @@ export class Dispatcher implements Service {
   readonly #abort = new AbortController();
   readonly #unclean = new Set<number>();
   readonly #takenOver = new WeakSet<Lease>();
-  /** Subscriptions whose parked deliveries are still to be looked for. */
-  readonly #switchedOn = new Set<number>();
   #draining = false;
   #loops: Promise<unknown>[] = [];
   #cursor: number | null = null;
@@ -106,7 +107,9 @@ export class Dispatcher implements Service {
   constructor(options: DispatcherOptions) {
     this.#options = options;
     const { pool, clock, onFault } = options;
-    this.#cache = new SubscriptionCache(options.subscriptions);
+    this.#cache = new SubscriptionCache(options.subscriptions, (numbers) =>
+      this.#lookForResumed(numbers),
+    );
     this.#book = new LaneBook(this.#cache, clock, () => this.#sender.pump());
     this.#recorder = new Recorder({ pool, onFault });
     this.#sender = new Sender({
@@ -116,6 +119,7 @@ export class Dispatcher implements Service {
       recorder: this.#recorder,
       slots: options.workers * options.claim_batch,
       may: () => !this.#draining && this.#shards.usable(),
+      leased: () => this.#shards.usable(),
       onRetry: (due_ms) => this.#retryAt(due_ms),
       refresh: () => this.#refresh(),
       fill: () => void this.#loader.fill(),
@@ -126,6 +130,7 @@ export class Dispatcher implements Service {
       cache: this.#cache,
       hold: (delivery, due_ms) => this.#sender.hold(delivery, due_ms),
       touch: (lane) => this.#touch(lane),
+      refresh: () => this.#refresh(),
       pump: () => this.#sender.pump(),
       onFault,
     });
@@ -177,16 +182,22 @@ export class Dispatcher implements Service {
     this.#abort.abort();
     this.#wakeTail();
     this.#wakeRetries();
-    await this.#listener.stop();
-    await Promise.allSettled(this.#loops);
     const cut = setTimeout(() => this.#sender.abort(), this.#options.drain_ms);
+    const ceiling = Promise.withResolvers<void>();
     const giveUp = setTimeout(() => {
       this.#sender.abandon();
       this.#recorder.abandon();
+      ceiling.resolve();
     }, this.#options.drain_ms + limits.abandon_ms);
-    await this.#shards.stop();
+    await Promise.race([ceiling.promise, this.#handOver()]);
     clearTimeout(cut);
     clearTimeout(giveUp);
+  }
+
+  async #handOver(): Promise<void> {
+    await this.#listener.stop();
+    await Promise.allSettled(this.#loops);
+    await this.#shards.stop();
   }
 
   /** True while the loops turn and the database answers them. */
@@ -283,20 +294,26 @@ export class Dispatcher implements Service {
     for (const lane of lanes) lane.closing = true;
     await this.#sender.quiet(set);
     await this.#recorder.flushed();
-    await savePositions(this.#options.pool, this.#positions(set));
+    await this.#save(this.#positions(set));
   }
 
   #positions(shards?: ReadonlySet<number>) {
-    const positions: { lane_id: number; settled_through: number; shard: number; token: number }[] =
-      [];
+    const positions: Position[] = [];
     for (const lane of this.#book.lanes.values()) {
       if (!lane.loaded || (shards && !shards.has(lane.shard))) continue;
       const settled_through = lane.settledThrough();
       if (settled_through <= lane.saved_through) continue;
-      lane.saved_through = settled_through;
       positions.push({ lane_id: lane.id, settled_through, shard: lane.shard, token: lane.token });
     }
     return positions;
+  }
+
+  async #save(positions: readonly Position[]): Promise<void> {
+    await savePositions(this.#options.pool, positions);
+    for (const { lane_id, settled_through, token } of positions) {
+      const lane = this.#book.lanes.get(lane_id);
+      if (lane?.token === token) lane.saved_through = settled_through;
+    }
   }
 
   async #followTail(): Promise<void> {
@@ -328,12 +345,13 @@ export class Dispatcher implements Service {
       for (const lane of batch.lanes) this.#touch(lane);
       this.#cursor = batch.seq_to;
     }
-    if (batches.length > 0) void this.#loader.fill();
-    else if (this.#book.hungry()) void this.#loader.fill();
+    if (batches.length > 0 || this.#book.hungry()) void this.#loader.fill();
     return batches.length;
   }
 
   async #followRetries(): Promise<void> {
+    const { clock } = this.#options;
+    let polled_ms = Number.NEGATIVE_INFINITY;
     while (!this.#abort.signal.aborted) {
       const now_ms = this.#options.clock.now_ms();
       const { least, most } = limits.retryPoll_ms;
@@ -342,8 +360,11 @@ export class Dispatcher implements Service {
           Math.min(this.#nextRetry_ms - now_ms, most),
           (wake) => (this.#wakeRetries = wake),
         );
-        if (this.#options.clock.now_ms() < this.#nextRetry_ms) continue;
+        // The wall clock may step back; polling does not stop for that.
+        const overdue = clock.monotonic_ms() - polled_ms >= most;
+        if (!overdue && clock.now_ms() < this.#nextRetry_ms) continue;
       }
+      polled_ms = clock.monotonic_ms();
       this.#nextRetry_ms = now_ms + most;
       try {
         const shards = [...this.#shards.leases.values()]
@@ -370,36 +391,40 @@ export class Dispatcher implements Service {
     this.#wakeRetries();
   }
 
-  /** Takes over changed subscriptions; those that are on again get their parked deliveries back first. */
+  /** Takes over changed subscriptions. */
   async #refresh(): Promise<void> {
-    for (const { before, after } of await this.#cache.refresh()) {
-      for (const lane of this.#book.lanes.values()) {
-        lane.queues.get(after.number)?.configure(after);
-      }
-      if (verdictOn(before) !== 'send' && verdictOn(after) === 'send')
-        this.#switchedOn.add(after.number);
-    }
-    for (const number of this.#switchedOn) {
-      for (const id of await lanesResuming(this.#options.pool, number)) {
-        const lane = this.#book.lanes.get(id);
-        if (lane?.loaded) this.#loader.resume(lane, number);
-        else this.#touch(id);
-      }
-      this.#switchedOn.delete(number);
+    for (const subscription of await this.#cache.refresh()) {
+      for (const lane of this.#book.lanes.values()) this.#book.configure(lane, subscription);
+      if (verdictOn(subscription) !== 'send') this.#book.endWaits(subscription.number);
     }
     void this.#loader.fill();
     this.#sender.pump();
   }
 
+  async #lookForResumed(numbers: readonly number[]): Promise<() => void> {
+    const found = await lanesResuming(this.#options.pool, numbers);
+    return () => {
+      for (const { lane_id, subscription_number } of found) {
+        const lane = this.#book.lanes.get(lane_id);
+        if (lane) this.#loader.resume(lane, subscription_number);
+        else this.#touch(lane_id);
+      }
+    };
+  }
+
   async #keepHouse(): Promise<void> {
     let pruned_ms = 0;
+    let refreshed_ms = 0;
     while (!this.#abort.signal.aborted) {
       await wait(limits.positions_ms, this.#abort.signal);
       try {
         const positions = this.#positions();
-        if (positions.length > 0) await savePositions(this.#options.pool, positions);
-        await this.#refresh();
+        if (positions.length > 0) await this.#save(positions);
         const now_ms = this.#options.clock.monotonic_ms();
+        if (now_ms - refreshed_ms > limits.refresh_ms) {
+          refreshed_ms = now_ms;
+          await this.#refresh();
+        }
         if (this.#shards.leases.has(0) && now_ms - pruned_ms > limits.batchLogPrune_ms) {
           pruned_ms = now_ms;
           await pruneBatchLog(this.#options.pool, limits.batchLogKept_ms);

@@ -34,7 +34,13 @@ export class Listener implements Service {
 
   async #run(): Promise<void> {
     for (let failures = 0; !this.#abort.signal.aborted; failures += 1) {
-      const client = new pg.Client({ ...this.#config, application_name: 'streaming-hub listen' });
+      const client = new pg.Client({
+        ...this.#config,
+        application_name: 'streaming-hub listen',
+        connectionTimeoutMillis: 10_000,
+        query_timeout: 10_000,
+        keepAlive: true,
+      });
       const broken = new Promise<void>((resolve) => {
         client.on('error', () => resolve());
         client.on('end', () => resolve());

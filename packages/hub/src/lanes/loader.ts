@@ -1,9 +1,9 @@
 import type pg from 'pg';
 import type { LaneBook } from './book.ts';
-import type { SubscriptionCache } from './cache.ts';
+import { type SubscriptionCache, verdictOn } from './cache.ts';
 import type { Delivery, Lane } from './model.ts';
-import { deliveryKey } from './model.ts';
 import {
+  type DueCursor,
   type RetryRow,
   readDueRetries,
   readHeads,
@@ -21,6 +21,8 @@ import {
 const limits = {
   lanesPerRead_max: 256,
   dueRetries_max: 256,
+  /** Pages looked through in one go for due retries that are not in memory yet. */
+  duePages_max: 20,
   /** Due retries of one lane in memory; more of it wait in the table. */
   retriesPerLane_max: 16,
   resumedPerRead_max: 200,
@@ -32,6 +34,8 @@ export interface LoaderOptions {
   readonly cache: SubscriptionCache;
   /** A failed head that holds its line until then. */
   readonly hold: (delivery: Delivery, due_ms: number) => void;
+  /** The cache is behind the database. */
+  readonly refresh: () => Promise<void>;
   /** Takes a lane into the book if it is owned here. */
   readonly touch: (lane_id: number) => void;
   /** There may be something to send. */
@@ -96,7 +100,7 @@ export class Loader {
     const rows = new Map((await readLanes(pool, ids)).map((row) => [row.id, row]));
     const recovered = Map.groupBy(await readRecovered(pool, ids), (row) => row.lane_id);
     const held = await readHeldHeads(pool, ids);
-    const resumed = await resumedOnLanes(pool, ids);
+    const resumed = await this.#resumedOn(ids);
     await cache.ensure(held.map((row) => row.subscription_number));
     for (const lane of lanes) {
       const row = rows.get(lane.id);
@@ -110,39 +114,80 @@ export class Loader {
       const lane = book.lanes.get(row.lane_id);
       if (lane) this.resume(lane, row.subscription_number);
     }
+    for (const lane of lanes) {
+      if (!lane.loaded) continue;
+      for (const number of lane.resumingAgain) {
+        lane.resumingAgain.delete(number);
+        this.resume(lane, number);
+      }
+    }
+  }
+
+  /**
+   * Where an earlier owner has parked deliveries of a subscription that we still take for switched
+   * on, we are behind; sending the newer ones now would overtake the parked ones.
+   */
+  async #resumedOn(ids: readonly number[]) {
+    const { pool, cache, refresh } = this.#options;
+    const found = await resumedOnLanes(pool, ids);
+    const isBehind = found.some(
+      (row) => row.parked && verdictOn(cache.get(row.subscription_number)) === 'send',
+    );
+    if (!isBehind) return found.filter((row) => !row.parked);
+    await refresh();
+    return (await resumedOnLanes(pool, ids)).filter((row) => !row.parked);
   }
 
   /** Due retries of these shards; true when there may be more. */
-  async dueRetries(shards: Iterable<number>): Promise<boolean> {
-    const { pool, book, cache, touch } = this.#options;
+  async dueRetries(shards: readonly number[]): Promise<boolean> {
+    const { book } = this.#options;
     const share = new Map<number, number>();
-    for (const delivery of book.tracked.values())
-      share.set(delivery.lane.id, (share.get(delivery.lane.id) ?? 0) + 1);
+    for (const { lane, state } of book.tracked.values())
+      if (state !== 'waiting') share.set(lane.id, (share.get(lane.id) ?? 0) + 1);
+    book.finishedLately.clear();
+    let cursor: DueCursor | null = null;
+    // What is in memory already is due as well: it must not hide what comes after it.
+    for (let page = 0; page < limits.duePages_max; page += 1) {
+      const rows = await this.#readDue(shards, share, cursor);
+      let admitted = 0;
+      for (const row of rows) if (this.#admitDue(row, share)) admitted += 1;
+      if (rows.length < limits.dueRetries_max) return false;
+      if (admitted > 0) return true;
+      cursor = rows.at(-1) ?? null;
+    }
+    return false;
+  }
+
+  async #readDue(
+    shards: readonly number[],
+    share: ReadonlyMap<number, number>,
+    cursor: DueCursor | null,
+  ): Promise<RetryRow[]> {
+    const { pool, book, cache, touch } = this.#options;
     const full = [...share]
       .filter(([, count]) => count >= limits.retriesPerLane_max)
       .map(([lane]) => lane);
-    book.finishedLately.clear();
-    const rows = await readDueRetries(pool, shards, full, limits.dueRetries_max);
+    const rows = await readDueRetries(pool, shards, full, cursor, limits.dueRetries_max);
     await cache.ensure(rows.map((row) => row.subscription_number));
     for (const row of rows) if (!book.lanes.has(row.lane_id)) touch(row.lane_id);
     const lanes = new Set(rows.map((row) => book.lanes.get(row.lane_id)));
     await this.#load([...lanes].filter((lane) => lane !== undefined && !lane.loaded) as Lane[]);
-    let admitted = 0;
-    for (const row of rows) if (this.#admitDue(row)) admitted += 1;
-    return rows.length >= limits.dueRetries_max && admitted > 0;
+    return rows;
   }
 
-  #admitDue(row: RetryRow): boolean {
-    const { book } = this.#options;
-    const key = deliveryKey(row.lane_id, row.seq, row.subscription_number);
-    if (book.tracked.has(key)) return false;
-    return book.admitRetry(row, 'aside') !== null;
+  #admitDue(row: RetryRow, share: Map<number, number>): boolean {
+    const count = share.get(row.lane_id) ?? 0;
+    if (count >= limits.retriesPerLane_max) return false;
+    if (this.#options.book.admitRetry(row, 'aside') === null) return false;
+    share.set(row.lane_id, count + 1);
+    return true;
   }
 
   /** Parked deliveries of a subscription that is on again come back, oldest first and before anything newer of it. */
   resume(lane: Lane, subscription_number: number): void {
-    if (lane.resuming.has(subscription_number)) {
-      // Switched off and on meanwhile: there may be some again that have been passed already.
+    if (!lane.loaded || lane.resuming.has(subscription_number)) {
+      // Not loaded: the lane may have been looked at just before. Under way: switched off and on
+      // meanwhile, and there may be some again that have been passed already.
       lane.resumingAgain.add(subscription_number);
       return;
     }
@@ -155,7 +200,7 @@ export class Loader {
     let reached = after_seq;
     let more = true;
     if (lane.closing) return;
-    if (lane.queue(subscription_number).retry.length < limits.resumedPerRead_max) {
+    if (lane.tracked < limits.resumedPerRead_max) {
       try {
         await cache.ensure([subscription_number]);
         const rows = await readResumed(

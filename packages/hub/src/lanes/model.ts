@@ -32,6 +32,10 @@ export interface Delivery {
   first_failed_ms: number | null;
   /** Counts as read ahead until it is sent for the first time. */
   read_ahead: boolean;
+  /** It waits, or stands behind one that waits: kept without its body, and not counted as read ahead. */
+  shelved: boolean;
+  /** Raised with each wait, so that the timer of an earlier one means nothing. */
+  waits: number;
   /** True while a row in `retries` belongs to it. */
   stored: boolean;
   /** How often it may have taken a process down; 0 = not under suspicion. */
@@ -51,6 +55,8 @@ export class Line {
   readonly key: string;
   /** In order of sequence; the head is at index 0. */
   readonly deliveries: Delivery[] = [];
+  /** The one that is on its way; older ones may have come back in front of it. */
+  sending: Delivery | null = null;
 
   constructor(key: string) {
     this.key = key;
@@ -64,6 +70,7 @@ export class Line {
   }
 
   remove(delivery: Delivery): void {
+    if (this.sending === delivery) this.sending = null;
     const index = this.deliveries.indexOf(delivery);
     if (index >= 0) this.deliveries.splice(index, 1);
   }
@@ -83,8 +90,8 @@ export class Queue {
   notBefore_ms = 0;
   /** A timer will list it again once the rate allows. */
   resting = false;
-  /** Nothing is sent while the outcome of a delivery decides about the whole subscription. */
-  paused = false;
+  /** How many decisions about the whole subscription are awaited; nothing is sent meanwhile. */
+  paused = 0;
   /** Deliveries taken for suspects since an unclean takeover: as many of each kind may have been in flight. */
   readonly suspected = { fresh: 0, retry: 0 };
   readonly listed = { fast: false, slow: false, retry: false };
@@ -135,6 +142,12 @@ export class Lane {
   /** Read from the log and not yet being sent. */
   buffered = 0;
   read_size = 4;
+  /** Deliveries that wait or stand behind one that waits. */
+  shelved = 0;
+  /** Deliveries in memory with a row in `retries`. */
+  tracked = 0;
+  /** Ends the attempts in flight when the lane is lost. */
+  cut = new AbortController();
   in_flight = 0;
   /** Hangs or answers late: draws on the slow slots. */
   slow = false;

@@ -6,7 +6,7 @@ import { decide } from '../outcome/index.ts';
 import type { DestinationKind, Subscription } from '../subscriptions/index.ts';
 import type { LaneBook } from './book.ts';
 import { type SubscriptionCache, verdictOn } from './cache.ts';
-import type { Delivery } from './model.ts';
+import type { Delivery, Lane } from './model.ts';
 import { attemptRecord, changeOf, endings, identity, last, usableSchedule } from './records.ts';
 import type { SlotClass } from './ring.ts';
 import { Slots } from './slots.ts';
@@ -41,6 +41,8 @@ export interface SenderOptions {
   readonly newId: () => string;
   /** May anything be sent now (leases in hand, not draining)? */
   readonly may: () => boolean;
+  /** Are the leases in hand? When they are not, attempts in flight are cut off: somebody else may begin. */
+  readonly leased: () => boolean;
   readonly onAttempt: (report: AttemptReport) => void;
   /** A delivery ended: delivered | dead_letter | cancelled | parked. */
   readonly onEnd: (outcome: string) => void;
@@ -69,7 +71,6 @@ export class Sender {
   readonly #slots: Slots;
   readonly #suspects: Suspects;
   readonly #flights = new Set<Flight>();
-  readonly #abort = new AbortController();
   #landed: (() => void)[] = [];
   #abandoned = false;
 
@@ -105,10 +106,12 @@ export class Sender {
   /** Moves attempts that hang to the slow slots. Called ten times a second. */
   sortOutSlow(): void {
     const now_ms = this.#options.clock.monotonic_ms();
+    const leased = this.#options.leased();
     for (const flight of this.#flights) {
+      if (!leased) cutOff(flight.delivery.lane);
       if (now_ms - flight.started_ms < slowAfter_ms) continue;
-      if (flight.slot === 'fast') {
-        this.#slots.move('fast', 'slow');
+      if (flight.slot !== 'slow') {
+        this.#slots.move(flight.slot, 'slow');
         flight.slot = 'slow';
       }
       this.#options.book.setSlow(flight.delivery.lane, true);
@@ -131,7 +134,7 @@ export class Sender {
 
   /** Cuts off the attempts in flight: they end as the hub's own failures. */
   abort(): void {
-    this.#abort.abort();
+    for (const flight of this.#flights) cutOff(flight.delivery.lane);
   }
 
   /** Waits no longer for attempts that did not even end when cut off. */
@@ -164,6 +167,7 @@ export class Sender {
       .under(delivery, async () => {
         const event = await this.#eventOf(delivery);
         const secrets = await this.#options.secrets(subscription);
+        if (!this.#stillMay(delivery, subscription)) return null;
         started_ms = clock.now_ms();
         return this.#options.sinks[subscription.kind].attempt(
           {
@@ -174,13 +178,18 @@ export class Sender {
             delivery_attempt_id: id,
             replay_id: delivery.replay_id,
           },
-          this.#abort.signal,
+          delivery.lane.cut.signal,
         );
       })
       .catch((error: unknown) => this.#ownFailure(error));
     this.#flights.delete(flight);
     this.#slots.give(flight.slot);
     this.#options.book.landed(delivery);
+    if (result === null) {
+      this.#putBack(delivery);
+      for (const resolve of this.#landed.splice(0)) resolve();
+      return this.pump();
+    }
     if (
       result.timings.total_ms < slowAfter_ms &&
       delivery.lane.slow &&
@@ -191,6 +200,22 @@ export class Sender {
     this.#settle(delivery, subscription, result, id, started_ms);
     for (const resolve of this.#landed.splice(0)) resolve();
     this.pump();
+  }
+
+  /** Reading the body, opening secrets and waiting among suspects take time: asked again before anything goes out. */
+  #stillMay(delivery: Delivery, subscription: Subscription): boolean {
+    const current = this.#options.cache.get(subscription.number);
+    if (delivery.lane.closing || !this.#options.may()) return false;
+    return current?.version === subscription.version;
+  }
+
+  /** Nothing was sent: it takes its turn again, under whatever holds by then. */
+  #putBack(delivery: Delivery): void {
+    this.#suspects.recorded(delivery);
+    if (delivery.lane.closing) return;
+    const { book } = this.#options;
+    if (delivery.line) delivery.line.sending = null;
+    book.endWait(delivery);
   }
 
   async #eventOf(delivery: Delivery) {
@@ -236,7 +261,7 @@ export class Sender {
       now_ms,
       random,
     });
-    this.#options.onAttempt({
+    this.#tell({
       subscription,
       delivery,
       attempt,
@@ -259,7 +284,7 @@ export class Sender {
       case 'dead_letter': {
         book.leaveLine(delivery);
         this.#options.onEnd('dead_letter');
-        if (decision.reason === 'gone') delivery.queue.paused = true;
+        if (decision.reason === 'gone') delivery.queue.paused += 1;
         const change = changeOf(delivery, 'dead', {
           attempt,
           reason: decision.reason,
@@ -277,6 +302,15 @@ export class Sender {
     }
   }
 
+  /** Whoever listens must not cost the outcome. */
+  #tell(report: AttemptReport): void {
+    try {
+      this.#options.onAttempt(report);
+    } catch (error) {
+      this.#options.onFault(new Error('an attempt could not be reported', { cause: error }));
+    }
+  }
+
   #change(delivery: Delivery, change: Change, settled: (applied: boolean) => void): void {
     const { book, recorder } = this.#options;
     recorder.change(change, (applied) => {
@@ -289,7 +323,7 @@ export class Sender {
   /** The whole subscription has ended: nothing of it goes out before the cache knows. */
   async #unpause(delivery: Delivery): Promise<void> {
     await this.#options.refresh().catch(this.#options.onFault);
-    delivery.queue.paused = false;
+    delivery.queue.paused -= 1;
     this.#options.book.offer(delivery.queue);
     this.pump();
   }
@@ -302,16 +336,18 @@ export class Sender {
     result: AttemptResult,
   ): void {
     const { book, clock } = this.#options;
-    const first_failed_ms = delivery.first_failed_ms ?? clock.now_ms();
+    // A failure of the hub's own neither starts the hold nor ends it: our outage does not reorder.
+    const own = result.blame === 'hub';
+    const first_failed_ms = delivery.first_failed_ms ?? (own ? null : clock.now_ms());
     const hold_ms =
       subscription.hold_seconds === null
         ? Number.POSITIVE_INFINITY
         : subscription.hold_seconds * 1000;
-    const holds =
-      delivery.line?.deliveries[0] === delivery && clock.now_ms() < first_failed_ms + hold_ms;
+    const isOver = first_failed_ms !== null && clock.now_ms() >= first_failed_ms + hold_ms;
+    const holds = delivery.line !== null && delivery.line.deliveries.includes(delivery) && !isOver;
     delivery.attempts = decision.attempts;
     delivery.first_failed_ms = first_failed_ms;
-    if (holds) delivery.state = 'waiting';
+    if (holds) book.waits(delivery);
     else book.leaveLine(delivery);
     book.track(delivery);
     const change = changeOf(delivery, 'retry', {
@@ -320,7 +356,7 @@ export class Sender {
       first_failed_ms,
       reason: decision.reason,
       // Where the hub failed, the attempt may not have been made: that clears nobody.
-      suspect: delivery.crashes > 0 && result.blame !== 'hub',
+      suspect: delivery.crashes > 0 && !own,
       ...last(result),
     });
     this.#change(delivery, change, (applied) => {
@@ -342,15 +378,17 @@ export class Sender {
     const subscription = cache.get(delivery.subscription_number);
     const hold_seconds = subscription ? subscription.hold_seconds : 0;
     const heldUntil_ms =
-      hold_seconds === null
+      hold_seconds === null || delivery.first_failed_ms === null
         ? Number.POSITIVE_INFINITY
-        : (delivery.first_failed_ms ?? clock.now_ms()) + hold_seconds * 1000;
+        : delivery.first_failed_ms + hold_seconds * 1000;
     const attemptNext = due_ms <= heldUntil_ms;
     const delay_ms = Math.max(0, Math.min(due_ms, heldUntil_ms) - clock.now_ms());
+    const { waits } = delivery;
     setTimeout(
       () => {
-        if (delivery.lane.closing || delivery.state !== 'waiting') return;
-        if (attemptNext) book.makeReady(delivery);
+        if (delivery.lane.closing || delivery.state !== 'waiting' || delivery.waits !== waits)
+          return;
+        if (attemptNext) book.endWait(delivery);
         else {
           book.leaveLine(delivery);
           book.leaveToTable(delivery);
@@ -366,6 +404,8 @@ export class Sender {
     const { book, clock } = this.#options;
     delivery.state = 'parking';
     book.landed(delivery);
+    // Whatever it failed for before, it starts its hold anew when it comes back.
+    delivery.first_failed_ms = null;
     const change = changeOf(delivery, 'park', { due_ms: clock.now_ms(), reason: 'parked' });
     this.#change(delivery, change, (applied) => {
       if (applied) {
@@ -383,10 +423,8 @@ export class Sender {
 
   #unpark(delivery: Delivery): void {
     if (delivery.lane.closing) return;
-    const { book } = this.#options;
-    delivery.state = 'lined';
-    if (delivery.line) book.promote(delivery.line);
-    else book.makeReady(delivery);
+    if (delivery.line) delivery.line.sending = null;
+    this.#options.book.endWait(delivery);
     this.pump();
   }
 
@@ -420,4 +458,10 @@ export class Sender {
       if (applied) book.forget(delivery);
     });
   }
+}
+
+/** Ends the attempts of a lane; those that come later are not concerned. */
+function cutOff(lane: Lane): void {
+  lane.cut.abort();
+  lane.cut = new AbortController();
 }

@@ -3,8 +3,9 @@ import type { SlotClass } from './ring.ts';
 /**
  * How many attempts may be in flight. Slow lanes and retries have small pools of their own, so a
  * hanging destination cannot use up the slots of healthy ones. An attempt that turns out slow
- * moves to the slow pool (even beyond its size) and gives its fast slot back; `ceiling` bounds
- * the sum.
+ * moves to the slow pool (even beyond its size) and gives its slot back. `ceiling` bounds the sum
+ * for slow lanes and retries; for healthy ones it is four times as high, because what hangs
+ * must not keep them waiting.
  */
 export class Slots {
   readonly #size: Readonly<Record<SlotClass, number>>;
@@ -18,7 +19,8 @@ export class Slots {
   }
 
   free(kind: SlotClass): boolean {
-    return this.#used[kind] < this.#size[kind] && this.in_flight < this.#ceiling;
+    const ceiling = kind === 'fast' ? this.#ceiling * 4 : this.#ceiling;
+    return this.#used[kind] < this.#size[kind] && this.in_flight < ceiling;
   }
 
   get in_flight(): number {

@@ -127,11 +127,15 @@ async function readRetries(
   }));
 }
 
-/** Retries that are due on these shards, oldest first. Lanes in `skip` have their share in memory already. */
+/** Where a page of due retries ended. */
+export type DueCursor = Pick<RetryRow, 'due_ms' | 'seq'>;
+
+/** Retries that are due on these shards, oldest first, after `cursor`. Lanes in `skip` have their share in memory already. */
 export function readDueRetries(
   pool: pg.Pool,
   shards: Iterable<number>,
   skip: Iterable<number>,
+  cursor: DueCursor | null,
   limit: number,
 ): Promise<RetryRow[]> {
   const text = /* sql */ `
@@ -140,17 +144,26 @@ export function readDueRetries(
       from retries
       where shard = any($1::smallint[]) and state = 'scheduled' and due_at <= now()
         and reason is distinct from 'resumed' and not lane_id = any($2::int[])
-      order by due_at, seq limit $3)
+        and due_at >= to_timestamp($3::float8 / 1000) - interval '1 millisecond'
+        and (due_at > to_timestamp($3::float8 / 1000) or seq > $4)
+      order by due_at, seq limit $5)
     select ${retryColumns} from due r ${retryEvent} order by r.due_at, r.seq`;
-  return readRetries(pool, 'read-due-retries', text, [intArray(shards), intArray(skip), limit]);
+  return readRetries(pool, 'read-due-retries', text, [
+    intArray(shards),
+    intArray(skip),
+    cursor?.due_ms ?? 0,
+    cursor?.seq ?? 0,
+    limit,
+  ]);
 }
 
 /** Failed heads that still hold their line (ordered subscriptions only), due or not. */
 export function readHeldHeads(pool: pg.Pool, lanes: Iterable<number>): Promise<RetryRow[]> {
   const text = /* sql */ `
     select ${retryColumns} from retries r join subscriptions s on s.number = r.subscription_number ${retryEvent}
-    where r.lane_id = any($1::int[]) and r.state = 'scheduled' and r.first_failed_at is not null and s.ordering <> 'unordered'
-      and (s.hold_seconds is null or r.first_failed_at + make_interval(secs => s.hold_seconds) > now())
+    where r.lane_id = any($1::int[]) and r.state = 'scheduled' and s.ordering <> 'unordered'
+      and (r.first_failed_at is not null or r.reason = 'hub_error')
+      and (s.hold_seconds is null or r.first_failed_at is null or r.first_failed_at + make_interval(secs => s.hold_seconds) > now())
     order by r.seq`;
   return readRetries(pool, 'read-held-heads', text, [intArray(lanes)]);
 }
@@ -170,23 +183,30 @@ export function readResumed(
   return readRetries(pool, 'read-resumed', text, [lane_id, subscription_number, after_seq, limit]);
 }
 
-/** Which subscriptions of these lanes have parked deliveries coming back. */
+/** Which subscriptions of these lanes have deliveries that are parked, or were and are coming back. */
 export async function resumedOnLanes(pool: pg.Pool, lanes: Iterable<number>) {
-  const answer = await pool.query<{ lane_id: number; subscription_number: number }>({
+  const answer = await pool.query<{
+    lane_id: number;
+    subscription_number: number;
+    parked: boolean;
+  }>({
     name: 'resumed-on-lanes',
-    text: `select distinct lane_id, subscription_number from retries where lane_id = any($1::int[]) and reason = 'resumed'`,
+    text: `select distinct lane_id, subscription_number, state = 'parked' as parked from retries
+           where lane_id = any($1::int[]) and (reason = 'resumed' or state = 'parked')`,
     values: [intArray(lanes)],
   });
   return answer.rows;
 }
 
-/** On which lanes parked deliveries of this subscription come back. */
-export async function lanesResuming(pool: pg.Pool, subscription_number: number): Promise<number[]> {
-  const answer = await pool.query<{ lane_id: number }>(
-    `select distinct lane_id from retries where subscription_number = $1 and reason = 'resumed'`,
-    [subscription_number],
-  );
-  return answer.rows.map((row) => row.lane_id);
+/** On which lanes parked deliveries of these subscriptions come back. */
+export async function lanesResuming(pool: pg.Pool, subscription_numbers: Iterable<number>) {
+  const answer = await pool.query<{ lane_id: number; subscription_number: number }>({
+    name: 'lanes-resuming',
+    text: `select distinct lane_id, subscription_number from retries
+           where subscription_number = any($1::int[]) and reason = 'resumed'`,
+    values: [intArray(subscription_numbers)],
+  });
+  return answer.rows;
 }
 
 /** When the next retry of these shards falls due, in milliseconds since the epoch; null when none waits. */
@@ -199,7 +219,9 @@ export async function nextRetryDue(
     text: /* sql */ `
       select extract(epoch from min(m.due_at)) * 1000 as due_ms
       from unnest($1::smallint[]) s(shard)
-      cross join lateral (select due_at from retries r where r.shard = s.shard and r.state = 'scheduled' order by due_at limit 1) m`,
+      cross join lateral (
+        select due_at from retries r
+        where r.shard = s.shard and r.state = 'scheduled' and r.reason is distinct from 'resumed' order by due_at limit 1) m`,
     values: [intArray(shards)],
   });
   const due_ms = answer.rows[0]?.due_ms ?? null;
@@ -236,13 +258,15 @@ export async function readTail(pool: pg.Pool, cursor: number, limit: number): Pr
   return answer.rows.map((row) => ({ seq_to: Number(row.seq_to), lanes: row.lanes }));
 }
 
-/** Lanes of these shards with anything in the log beyond their saved position. */
+/** Lanes of these shards with anything in the log beyond their saved position, or with parked deliveries coming back. */
 export async function lanesWithWork(pool: pg.Pool, shards: Iterable<number>): Promise<number[]> {
   const answer = await pool.query<{ id: number }>(
     /* sql */ `
     select l.id from lanes l
     cross join lateral (select 1 from deliveries d where d.lane_id = l.id and d.seq > l.settled_through order by d.seq limit 1) x
-    where l.shard = any($1::smallint[])`,
+    where l.shard = any($1::smallint[])
+    union
+    select lane_id from retries where shard = any($1::smallint[]) and reason = 'resumed'`,
     [intArray(shards)],
   );
   return answer.rows.map((row) => row.id);
@@ -307,11 +331,15 @@ export async function readRecovered(pool: pg.Pool, ids: Iterable<number>): Promi
   }));
 }
 
+export interface Position {
+  readonly lane_id: number;
+  readonly settled_through: number;
+  readonly shard: number;
+  readonly token: number;
+}
+
 /** Saves positions; only forwards, and only under the current lease. */
-export async function savePositions(
-  pool: pg.Pool,
-  positions: readonly { lane_id: number; settled_through: number; shard: number; token: number }[],
-): Promise<void> {
+export async function savePositions(pool: pg.Pool, positions: readonly Position[]): Promise<void> {
   await pool.query({
     name: 'save-positions',
     text: /* sql */ `

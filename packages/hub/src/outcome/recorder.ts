@@ -132,12 +132,39 @@ export class Recorder {
         if (failures > 0) rest = await this.#unrecorded(rest);
         if (rest.length === 0) return;
         const refused = await write(rest);
-        for (const [index, entry] of rest.entries()) entry.settle(!refused.has(index));
+        for (const [index, entry] of rest.entries()) this.#settle(entry, !refused.has(index));
         return;
       } catch (error) {
+        if (isRefusedContent(error)) return this.#oneByOne(rest, error, write);
         this.#onFault(new Error('outcomes could not be stored; trying again', { cause: error }));
         await wait(backoff_ms(failures, 50, 5_000), this.#abort.signal);
       }
+    }
+  }
+
+  /**
+   * The database refuses something in the batch for its content: the others must not wait for it.
+   * A refused success stays unrecorded (it has arrived); of anything else the delivery stays open and
+   * is taken up again by the next owner of its lane.
+   */
+  async #oneByOne(
+    entries: readonly Entry[],
+    cause: unknown,
+    write: (entries: readonly Entry[]) => Promise<ReadonlySet<number>>,
+  ): Promise<void> {
+    const [only, another] = entries;
+    if (only && !another) {
+      this.#onFault(new Error('the database refuses to store an outcome', { cause }));
+      return this.#settle(only, only.delivered !== null);
+    }
+    for (const entry of entries) await this.#untilDone([entry], write);
+  }
+
+  #settle(entry: Entry, applied: boolean): void {
+    try {
+      entry.settle(applied);
+    } catch (error) {
+      this.#onFault(new Error('what follows from a stored outcome failed', { cause: error }));
     }
   }
 
@@ -151,8 +178,14 @@ export class Recorder {
     return entries.filter((entry) => {
       const id = (entry.delivered ?? entry.change)?.attempt?.delivery_attempt_id;
       if (id === undefined || !found.has(id)) return true;
-      entry.settle(true);
+      this.#settle(entry, true);
       return false;
     });
   }
+}
+
+/** Data exception, violated constraint (a missing partition is one): trying again cannot help. */
+function isRefusedContent(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  return code.length === 5 && (code.startsWith('22') || code.startsWith('23'));
 }

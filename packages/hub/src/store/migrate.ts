@@ -21,6 +21,7 @@ export async function migrate(
 ): Promise<void> {
   const client = await pool.connect();
   try {
+    withoutTimeout(client);
     await client.query('set statement_timeout = 0');
     await client.query('set idle_in_transaction_session_timeout = 0');
     await client.query('select pg_advisory_lock($1, $2)', [...migration_lock]);
@@ -94,4 +95,12 @@ function onlyThisClient(client: pg.PoolClient) {
     },
   });
   return { connect: async () => borrowed, end: async () => {}, options: {} };
+}
+
+/** A migration takes as long as it takes; this connection is closed afterwards. */
+function withoutTimeout(client: pg.PoolClient): void {
+  const { connectionParameters } = client as unknown as {
+    connectionParameters: { query_timeout?: number };
+  };
+  connectionParameters.query_timeout = 0;
 }

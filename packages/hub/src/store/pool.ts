@@ -6,6 +6,7 @@ const connections_max_default = 10;
 const connect_timeout_ms = 10_000;
 const statement_timeout_ms_default = 30_000;
 const idle_in_transaction_ms_default = 60_000;
+const answer_margin_ms = 5_000;
 
 export interface PoolOptions {
   /** Shown in pg_stat_activity. */
@@ -42,13 +43,17 @@ const hotPlans = [
  */
 export function openPool(config: pg.PoolConfig, options: PoolOptions): pg.Pool {
   const log = options.log ?? silentLog;
+  const statement_timeout_ms = options.statement_timeout_ms ?? statement_timeout_ms_default;
   const pool = new pg.Pool({
     connectionTimeoutMillis: connect_timeout_ms,
     keepAlive: true,
+    // A server that has gone without a word cancels nothing: the client gives up by itself, and the pool
+    // replaces the connection.
+    ...(statement_timeout_ms > 0 && { query_timeout: statement_timeout_ms + answer_margin_ms }),
     ...config,
     application_name: options.application_name,
     max: options.max ?? config.max ?? connections_max_default,
-    statement_timeout: options.statement_timeout_ms ?? statement_timeout_ms_default,
+    statement_timeout: statement_timeout_ms,
     idle_in_transaction_session_timeout:
       options.idle_in_transaction_ms ?? idle_in_transaction_ms_default,
     types: typeParsers,

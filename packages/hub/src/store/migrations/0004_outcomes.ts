@@ -28,6 +28,7 @@ begin
 end $$;
 
 create index retries_resumed on retries (subscription_number, seq) where reason = 'resumed';
+create index retries_resumed_shard on retries (shard, lane_id) where reason = 'resumed';
 
 create type delivery_change as (
   ord integer, action text, lane_id integer, seq bigint, subscription_number integer, tenant_id text, ce_id uuid,
@@ -54,9 +55,10 @@ begin
   select array_agg(row(c.ord, c.action, c.lane_id, c.seq, c.subscription_number, c.tenant_id, c.ce_id, c.shard, c.token,
     c.attempts, c.attempts_before, c.due_ms, c.first_failed_ms, c.reason, c.replay_id, c.last_status, c.last_error,
     c.suspect, c.attempt,
-    s.token = c.token and (c.action <> 'park' or not exists (
+    s.token = c.token and (c.action <> 'park' or exists (
       select 1 from subscriptions x
-      where x.number = c.subscription_number and x.enabled and x.verification_state = 'active' and x.deleted_at is null))
+      where x.number = c.subscription_number and x.deleted_at is null
+        and not (x.enabled and x.verification_state = 'active')))
     )::delivery_change)
   into changes
   from json_populate_recordset(null::delivery_change, document) c
