@@ -1,5 +1,6 @@
 // Runs a command of this repository on any Node from 20 on: installs what is missing, then hands
-// over to the Node that the repository carries.
+// over to the Node that the repository carries. The scripts in package.json begin with `exec`: npm
+// passes signals on to the shell it started, and a shell that waits would keep them from us.
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,7 +28,9 @@ if (!script) {
 install();
 const child = spawn(carriedNode(), [...script, ...given], { stdio: 'inherit', cwd: root });
 // A terminal sends its Ctrl-C to the child as well; a signal sent to this process alone is passed on.
-process.on('SIGINT', () => {});
+process.on('SIGINT', () => {
+  if (!process.stdin.isTTY) child.kill('SIGINT');
+});
 process.on('SIGTERM', () => child.kill('SIGTERM'));
 child.on('exit', (code, signal) => process.exit(signal ? 1 : (code ?? 1)));
 

@@ -1,12 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { until } from '@streaming-hub/testkit';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 
 const cli = join(import.meta.dirname, '..', 'cli.ts');
+const repository = join(import.meta.dirname, '..', '..', '..', '..');
 let folder: string;
 let demo: { child: ChildProcess; output: () => string } | undefined;
 
@@ -26,7 +27,12 @@ afterEach(async () => {
 
 /** Starts the demo with a folder of its own for temporary files, so that leftovers are seen. */
 function startDemo(...parameters: string[]) {
-  const child = spawn(process.execPath, [cli, 'demo', ...parameters], {
+  return start(process.execPath, [cli, 'demo', ...parameters]);
+}
+
+function start(command: string, parameters: readonly string[]) {
+  const child = spawn(command, parameters, {
+    cwd: repository,
     env: { ...process.env, TMPDIR: folder },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -69,6 +75,19 @@ test.each(['SIGINT', 'SIGTERM'] as const)(
   },
   90_000,
 );
+
+test('a signal to npm alone, without a terminal that tells everybody, ends it as well', async () => {
+  const { scripts } = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8')) as {
+    scripts: { demo: string };
+  };
+  // As npm does it: a shell, to which it passes the signals on that it gets.
+  const { child, output } = start('sh', ['-c', scripts.demo]);
+  await until(() => output().includes(' published '), 60_000);
+  child.kill('SIGINT');
+  const [code] = await once(child, 'exit');
+  expect(code).toBe(0);
+  expect(readdirSync(folder)).toEqual([]);
+}, 90_000);
 
 test('Ctrl-C while the hub is still starting leaves nothing behind either', async () => {
   const { child, output } = startDemo();
