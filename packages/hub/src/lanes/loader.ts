@@ -116,10 +116,9 @@ export class Loader {
     }
     for (const lane of lanes) {
       if (!lane.loaded) continue;
-      for (const number of lane.resumingAgain) {
-        lane.resumingAgain.delete(number);
-        this.resume(lane, number);
-      }
+      const again = [...lane.resumingAgain];
+      lane.resumingAgain.clear();
+      for (const number of again) this.resume(lane, number);
     }
   }
 
