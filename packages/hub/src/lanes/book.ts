@@ -1,55 +1,38 @@
-import { type Clock, Fifo } from '../base/index.ts';
+import type { Clock } from '../base/index.ts';
 import type { Subscription } from '../subscriptions/index.ts';
 import type { SubscriptionCache } from './cache.ts';
 import type { Delivery, Line } from './model.ts';
-import { deliveryKey, keyOf, Lane, type Queue } from './model.ts';
-import { FairRing, type SlotClass } from './ring.ts';
+import { awaitsOlder, deliveryKey, keyOf, Lane, type Queue } from './model.ts';
+import { ReadAhead } from './read-ahead.ts';
+import type { SlotClass } from './ring.ts';
 import type { LaneRow, LogRow, RecoveredRow, RetryRow } from './statements.ts';
+import { Turns } from './turns.ts';
 
 /**
  * The book of all lanes this process owns: what is in memory, in which order it may be sent, and
  * who is next. No I/O: rows are handed in, deliveries are taken out.
  */
-const limits = {
-  /** Deliveries read ahead for all lanes together; reading stops beyond it. */
-  buffered_max: 1_500,
-  /** Up to here lanes with nothing in memory still get a first page: others' backlog does not hide their work. */
-  buffered_ceiling: 6_000,
-  /** Deliveries read ahead for one lane: it starts small and doubles while the lane keeps up. */
-  read_size_least: 4,
-  read_size_most: 128,
-  /** Deliveries of one lane that wait or stand behind one that waits; beyond it the lane is not read on. */
-  shelvedPerLane_max: 256,
-  /** The same for all lanes; beyond it only lanes with few are read on. */
-  shelved_max: 50_000,
-};
-
 export class LaneBook {
   readonly lanes = new Map<number, Lane>();
   /** Deliveries in memory that have a row in `retries`, or will as soon as their outcome is durable, by key. */
   readonly tracked = new Map<string, Delivery>();
   /** Keys finished since the last poll of due retries began: its answer may be older than that. */
   readonly finishedLately = new Set<string>();
-  readonly rings: Readonly<Record<SlotClass, FairRing>> = {
-    fast: new FairRing('fast'),
-    slow: new FairRing('slow'),
-    retry: new FairRing('retry'),
-  };
   readonly suspects = new Map<string, number>();
-  buffered = 0;
-  #shelved = 0;
   readonly #cache: SubscriptionCache;
-  readonly #clock: Clock;
-  readonly #pump: () => void;
-  readonly #wanting = new Fifo<Lane>();
-  /** Those of them that had nothing in memory when they were listed. */
-  readonly #wantingFirst = new Fifo<Lane>();
+  readonly #memory: ReadAhead;
+  readonly #turns: Turns;
 
   /** `pump` is called when a queue that had to rest may be sent again. */
   constructor(cache: SubscriptionCache, clock: Clock, pump: () => void) {
     this.#cache = cache;
-    this.#clock = clock;
-    this.#pump = pump;
+    this.#memory = new ReadAhead(cache);
+    this.#turns = new Turns(clock, pump);
+  }
+
+  /** Deliveries of all lanes that are read and not yet being sent. */
+  get buffered(): number {
+    return this.#memory.buffered;
   }
 
   /** Work may have arrived for this lane. */
@@ -69,10 +52,7 @@ export class LaneBook {
       if (!shards.has(lane.shard)) continue;
       lane.closing = true;
       lane.cut.abort();
-      this.buffered -= lane.buffered;
-      this.#shelved -= lane.shelved;
-      lane.buffered = 0;
-      lane.shelved = 0;
+      this.#memory.drop(lane);
       this.lanes.delete(lane.id);
     }
     for (const [key, delivery] of this.tracked) if (delivery.lane.closing) this.tracked.delete(key);
@@ -80,52 +60,22 @@ export class LaneBook {
 
   /** Lists the lane for reading if it wants to be read. */
   want(lane: Lane): void {
-    if (lane.listed || lane.reading || lane.closing || !lane.dirty) return;
-    if (lane.loaded && (lane.resuming.size > 0 || lane.buffered * 2 > lane.read_size)) return;
-    if (this.#blocked(lane)) return;
-    lane.listed = true;
-    (lane.buffered === 0 ? this.#wantingFirst : this.#wanting).push(lane);
-  }
-
-  /** What lies beyond the cursor could not be sent anyway. */
-  #blocked(lane: Lane): boolean {
-    if (lane.shelved >= limits.shelvedPerLane_max) return true;
-    if (this.#shelved >= limits.shelved_max && lane.shelved > limits.read_size_least) return true;
-    if (lane.lines.get('fifo')?.deliveries[0]?.state !== 'waiting') return false;
-    return [...lane.queues.keys()].every((number) => this.#cache.get(number)?.ordering === 'fifo');
+    this.#memory.want(lane);
   }
 
   /** The next lanes to read, at most `count`; empty when enough is in memory. */
   takeWanting(count: number): Lane[] {
-    const taken: Lane[] = [];
-    let ahead = this.buffered;
-    while (taken.length < count) {
-      const scarce = ahead >= limits.buffered_max;
-      if (scarce && ahead >= limits.buffered_ceiling) break;
-      const lane = this.#wantingFirst.shift() ?? (scarce ? undefined : this.#wanting.shift());
-      if (!lane) break;
-      lane.listed = false;
-      if (lane.closing) continue;
-      if (scarce) lane.read_size = Math.min(lane.read_size, limits.read_size_least);
-      lane.reading = true;
-      lane.dirty = false;
-      taken.push(lane);
-      ahead += lane.read_size;
-    }
-    return taken;
+    return this.#memory.takeWanting(count);
   }
 
   /** True while lanes wait to be read and there is room for what they would bring. */
   hungry(): boolean {
-    if (this.#wantingFirst.length > 0) return this.buffered < limits.buffered_ceiling;
-    return this.#wanting.length > 0 && this.buffered * 2 < limits.buffered_max;
+    return this.#memory.hungry();
   }
 
   /** The read did not happen: the lane wants to be read again. */
   unread(lane: Lane): void {
-    lane.reading = false;
-    lane.dirty = true;
-    this.want(lane);
+    this.#memory.unread(lane);
   }
 
   load(lane: Lane, row: LaneRow, recovered: readonly RecoveredRow[]): void {
@@ -152,14 +102,10 @@ export class LaneBook {
     if (lane.closing) return;
     for (const row of rows) this.#admitFromLog(lane, row);
     if (rows.length > 0 || !full) lane.cursor_complete = !full;
-    if (full) {
-      lane.dirty = true;
-      if (!lane.slow) lane.read_size = Math.min(lane.read_size * 2, limits.read_size_most);
-    }
+    this.#memory.pageRead(lane, full);
     // Not before: the cursor of a lane that turns slow goes back.
     if (lane.recovered && lane.settledThrough() >= lane.recovered_through) lane.recovered = null;
-    if (this.#blocked(lane)) this.#evict(lane, 1);
-    this.want(lane);
+    this.#memory.balance(lane);
   }
 
   #admitFromLog(lane: Lane, row: LogRow): void {
@@ -182,8 +128,7 @@ export class LaneBook {
     );
     entry.delivery = delivery;
     lane.window.push(entry);
-    lane.buffered += 1;
-    this.buffered += 1;
+    this.#memory.buffer(delivery);
     this.#suspect(delivery);
     this.#place(delivery);
   }
@@ -280,7 +225,7 @@ export class LaneBook {
   #place(delivery: Delivery): void {
     if (!delivery.line) return this.makeReady(delivery);
     delivery.line.insert(delivery);
-    if (delivery.line.deliveries[0]?.state === 'waiting') this.#shelve(delivery);
+    if (delivery.line.deliveries[0]?.state === 'waiting') this.#memory.shelve(delivery);
     this.promote(delivery.line);
   }
 
@@ -290,30 +235,9 @@ export class LaneBook {
     delivery.state = 'waiting';
     delivery.waits += 1;
     if (line?.sending === delivery) line.sending = null;
-    for (const each of line?.deliveries ?? [delivery]) this.#shelve(each);
-    if (this.#blocked(lane)) this.#evict(lane, 1);
-    else this.want(lane);
+    for (const each of line?.deliveries ?? [delivery]) this.#memory.shelve(each);
+    this.#memory.balance(lane);
     if (line) this.promote(line);
-  }
-
-  #shelve(delivery: Delivery): void {
-    this.#unbuffer(delivery);
-    if (delivery.shelved || (delivery.state !== 'lined' && delivery.state !== 'waiting')) return;
-    delivery.shelved = true;
-    delivery.lane.shelved += 1;
-    this.#shelved += 1;
-    if (!delivery.event?.body) return;
-    delivery.event = { ...delivery.event, body: null };
-    delivery.body_deferred = true;
-  }
-
-  #unshelve(delivery: Delivery): void {
-    if (!delivery.shelved) return;
-    delivery.shelved = false;
-    if (delivery.lane.closing) return;
-    delivery.lane.shelved -= 1;
-    this.#shelved -= 1;
-    this.want(delivery.lane);
   }
 
   /** A change of the subscription holds from the next attempt on. */
@@ -354,92 +278,30 @@ export class LaneBook {
 
   makeReady(delivery: Delivery): void {
     delivery.state = 'ready';
-    this.#unshelve(delivery);
-    (delivery.stored ? delivery.queue.retry : delivery.queue.fresh).push(delivery);
-    this.offer(delivery.queue);
+    this.#memory.unshelve(delivery);
+    this.#turns.add(delivery);
   }
 
   offer(queue: Queue): void {
-    if (queue.paused > 0 || queue.lane.closing || queue.in_flight >= queue.in_flight_max) return;
-    if (queue.interval_ms > 0 && this.#rests(queue)) return;
-    if (queue.fresh.length > 0) this.rings[queue.lane.slow ? 'slow' : 'fast'].offer(queue);
-    if (queue.retry.length > 0) this.rings[queue.lane.slow ? 'slow' : 'retry'].offer(queue);
-  }
-
-  /** True while the rate that the receiver allowed says wait; a timer lists the queue again. */
-  #rests(queue: Queue): boolean {
-    const wait_ms = queue.notBefore_ms - this.#clock.monotonic_ms();
-    if (wait_ms <= 0) return false;
-    if (queue.resting) return true;
-    queue.resting = true;
-    setTimeout(() => {
-      queue.resting = false;
-      this.offer(queue);
-      this.#pump();
-    }, wait_ms).unref();
-    return true;
+    this.#turns.offer(queue);
   }
 
   /** The next delivery in turn for this kind of slot, now `sending`; null when there is none. */
   take(kind: SlotClass): Delivery | null {
-    for (let queue = this.rings[kind].take(); queue; queue = this.rings[kind].take()) {
-      if (queue.paused > 0 || queue.lane.closing || queue.in_flight >= queue.in_flight_max)
-        continue;
-      if (queue.interval_ms > 0 && this.#rests(queue)) continue;
-      if (queue.lane.slow !== (kind === 'slow')) {
-        this.offer(queue);
-        continue;
-      }
-      const delivery =
-        (kind === 'fast' ? null : this.#next(queue.retry)) ??
-        (kind === 'retry' ? null : this.#next(queue.fresh));
-      if (!delivery) continue;
-      delivery.state = 'sending';
-      if (delivery.line) delivery.line.sending = delivery;
-      if (queue.interval_ms > 0)
-        queue.notBefore_ms = this.#clock.monotonic_ms() + queue.interval_ms;
-      queue.in_flight += 1;
-      queue.lane.in_flight += 1;
-      this.offer(queue);
-      this.#unbuffer(delivery);
-      return delivery;
-    }
-    return null;
-  }
-
-  /** Skips what has been evicted, or has to let older deliveries of its line go first. */
-  #next(ready: Fifo<Delivery>): Delivery | null {
-    for (let delivery = ready.shift(); delivery; delivery = ready.shift()) {
-      if (delivery.state !== 'ready') continue;
-      const { line } = delivery;
-      if (line && (line.sending || line.deliveries[0] !== delivery || awaitsOlder(delivery))) {
-        delivery.state = 'lined';
-        continue;
-      }
-      return delivery;
-    }
-    return null;
-  }
-
-  #unbuffer(delivery: Delivery): void {
-    if (!delivery.read_ahead) return;
-    delivery.read_ahead = false;
-    delivery.lane.buffered -= 1;
-    this.buffered -= 1;
-    this.want(delivery.lane);
+    const delivery = this.#turns.take(kind);
+    if (delivery) this.#memory.unbuffer(delivery);
+    return delivery;
   }
 
   /** The attempt is over: its place in flight is free again. */
   landed(delivery: Delivery): void {
-    delivery.queue.in_flight -= 1;
-    delivery.lane.in_flight -= 1;
-    this.offer(delivery.queue);
+    this.#turns.landed(delivery);
   }
 
   /** The delivery leaves its line (delivered, dead, or stepping aside); the next may go. */
   leaveLine(delivery: Delivery): void {
     delivery.state = 'left';
-    this.#unshelve(delivery);
+    this.#memory.unshelve(delivery);
     const { line, lane } = delivery;
     if (!line) return;
     line.remove(delivery);
@@ -466,7 +328,7 @@ export class LaneBook {
   /** The same, but its row in `retries` stays and may be loaded again at any time. True when it had one before. */
   leaveToTable(delivery: Delivery): boolean {
     delivery.state = 'left';
-    this.#unshelve(delivery);
+    this.#memory.unshelve(delivery);
     if (delivery.entry) {
       delivery.entry.done = true;
       delivery.entry.delivery = null;
@@ -483,42 +345,8 @@ export class LaneBook {
   setSlow(lane: Lane, slow: boolean): void {
     if (lane.slow === slow || lane.closing) return;
     lane.slow = slow;
-    lane.read_size = slow ? 2 : limits.read_size_least;
-    if (slow) this.#evict(lane, 2);
+    this.#memory.setPace(lane, slow);
     for (const queue of lane.queues.values()) this.offer(queue);
     this.want(lane);
   }
-
-  /** Gives back what was read ahead: the cursor returns to the last delivery that stays. */
-  #evict(lane: Lane, keep: number): void {
-    // A read under way goes on from the cursor as it was: moving it back now would leave a gap.
-    while (!lane.reading && lane.window.length > keep) {
-      const entry = lane.window.last();
-      const delivery = entry?.delivery;
-      if (
-        !delivery ||
-        delivery.stored ||
-        (delivery.state !== 'lined' && delivery.state !== 'ready')
-      )
-        break;
-      delivery.state = 'left';
-      delivery.line?.remove(delivery);
-      if (delivery.line?.deliveries.length === 0) lane.lines.delete(delivery.line.key);
-      lane.window.pop();
-      lane.dirty = true;
-      this.#unbuffer(delivery);
-      this.#unshelve(delivery);
-      const last = lane.window.last();
-      if (!last) break;
-      lane.cursor_seq = last.seq;
-      lane.cursor_subscription = last.subscription_number;
-      lane.cursor_complete = false;
-      lane.dirty = true;
-    }
-  }
-}
-
-/** Parked deliveries of its subscription are coming back and go before it. */
-function awaitsOlder(delivery: Delivery): boolean {
-  return delivery.entry !== null && delivery.lane.resuming.has(delivery.subscription_number);
 }

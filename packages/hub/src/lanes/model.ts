@@ -189,3 +189,8 @@ export function deliveryKey(lane_id: number, seq: number, subscription_number: n
 export function keyOf(delivery: Delivery): string {
   return deliveryKey(delivery.lane.id, delivery.seq, delivery.subscription_number);
 }
+
+/** Parked deliveries of its subscription are coming back and go before it. */
+export function awaitsOlder(delivery: Delivery): boolean {
+  return delivery.entry !== null && delivery.lane.resuming.has(delivery.subscription_number);
+}
