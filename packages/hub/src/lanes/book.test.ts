@@ -3,7 +3,8 @@ import { systemClock } from '../base/index.ts';
 import type { Subscription } from '../subscriptions/index.ts';
 import { LaneBook } from './book.ts';
 import { SubscriptionCache } from './cache.ts';
-import type { LogRow } from './statements.ts';
+import type { Delivery, Lane } from './model.ts';
+import type { LogRow, RetryRow } from './statements.ts';
 
 const subscription = (
   number: number,
@@ -45,6 +46,21 @@ const rows = (lane_id: number, from: number, count: number, subscription_number 
     },
     body_deferred: false,
   }));
+
+const retryOf = (row: LogRow | undefined): RetryRow => ({
+  ...(row as LogRow),
+  attempts: 1,
+  attempts_before: 0,
+  due_ms: 0,
+  first_failed_ms: null,
+  reason: 'status',
+  replay_id: null,
+});
+
+const withSubject = (row: LogRow, subject: string): LogRow => ({
+  ...row,
+  event: row.event && { ...row.event, attributes: { subject } },
+});
 
 function openLane(book: LaneBook, id: number) {
   book.touch(id, id % 64, 1, false);
@@ -120,19 +136,126 @@ test('an older delivery that comes back goes before the newer head of its line',
   const book = await bookWith(subscription(1, 'fifo'));
   const lane = openLane(book, 7);
   book.admitHeads(lane, rows(7, 10, 2), false);
-  const [row] = rows(7, 3, 1);
-  book.admitRetry(
-    {
-      ...(row as LogRow),
-      attempts: 0,
-      attempts_before: 0,
-      due_ms: 0,
-      first_failed_ms: null,
-      reason: 'resumed',
-      replay_id: null,
-    },
-    'line',
-  );
+  book.admitRetry(retryOf(rows(7, 3, 1)[0]), 'line');
   expect(book.take('fast')).toBeNull();
   expect(book.take('retry')?.seq).toBe(3);
+});
+
+/** Reads the lane as the loader would, as long as it wants to be read; answers how many pages that took. */
+function readAll(book: LaneBook, lane: Lane, log: readonly LogRow[]): number {
+  for (let pages = 0; pages < 100; pages += 1) {
+    if (!lane.reading && book.takeWanting(1).length === 0) return pages;
+    const page = log.filter((row) => row.seq > lane.cursor_seq).slice(0, lane.read_size);
+    book.admitHeads(lane, page, page.length >= lane.read_size);
+  }
+  throw new Error('the lane wants to be read without end');
+}
+
+function fail(book: LaneBook, delivery: Delivery | null): void {
+  if (!delivery) throw new Error('there is nothing to send');
+  book.landed(delivery);
+  book.waits(delivery);
+  book.track(delivery);
+  delivery.stored = true;
+}
+
+test('what an earlier owner had finished was sent again after its lane had turned slow', async () => {
+  const book = await bookWith(subscription(1, 'unordered', 2));
+  book.touch(7, 7, 1, false);
+  const [lane] = book.takeWanting(1) as [Lane];
+  const finished = { lane_id: 7, seq: 3, subscription_number: 1, attempts: null };
+  book.load(lane, { id: 7, tenant_id: 't', settled_through: 0 }, [finished]);
+  const log = rows(7, 1, 4);
+  book.admitHeads(lane, log, false);
+  book.take('fast');
+  book.setSlow(lane, true);
+  expect(lane.cursor_seq).toBe(2);
+  readAll(book, lane, log);
+  const left: number[] = [];
+  for (let entry = lane.window.shift(); entry; entry = lane.window.shift()) left.push(entry.seq);
+  expect(left).toEqual([1, 2, 4]);
+});
+
+test('two of a line were on their way when several older ones came back in front of the first', async () => {
+  const book = await bookWith(subscription(1, 'fifo'), subscription(2, 'fifo'));
+  const lane = openLane(book, 7);
+  book.admitHeads(lane, rows(7, 10, 1, 2), false);
+  const sent = book.take('fast');
+  for (const row of rows(7, 3, 2)) book.admitRetry(retryOf(row), 'line');
+  expect(book.take('retry')).toBeNull();
+  book.landed(sent as Delivery);
+  book.leaveLine(sent as Delivery);
+  expect(book.take('retry')?.seq).toBe(3);
+  expect(book.take('retry')).toBeNull();
+});
+
+test('a lane that was lost and turned slow afterwards gave back its memory twice', async () => {
+  const book = await bookWith(subscription(1, 'fifo'));
+  const lane = openLane(book, 7);
+  book.admitHeads(lane, rows(7, 1, 60), false);
+  book.take('fast');
+  expect(book.buffered).toBe(59);
+  book.drop(new Set([7]));
+  expect(book.buffered).toBe(0);
+  book.setSlow(lane, true);
+  expect(book.buffered).toBe(0);
+});
+
+test('the end of a delivery of a lost lane made its successor be loaded a second time', async () => {
+  const book = await bookWith(subscription(1, 'unordered', 4));
+  const [row] = rows(7, 3, 1);
+  const takeOver = () => {
+    openLane(book, 7);
+    const delivery = book.admitRetry(retryOf(row), 'aside');
+    expect(book.take('retry')).toBe(delivery);
+    return delivery as Delivery;
+  };
+  const older = takeOver();
+  book.drop(new Set([7]));
+  const younger = takeOver();
+  book.forget(older);
+  book.finishedLately.clear();
+  expect(younger.state).toBe('sending');
+  expect(book.admitRetry(retryOf(row), 'aside')).toBeNull();
+});
+
+test('a lane with more behind a failing key than fits was read over and over', async () => {
+  const book = await bookWith(subscription(1, 'keyed', 16));
+  const lane = openLane(book, 7);
+  const log = rows(7, 1, 1_000).map((row) => withSubject(row, 'x'));
+  book.admitHeads(lane, log.slice(0, 4), true);
+  fail(book, book.take('fast'));
+  expect(readAll(book, lane, log)).toBeLessThan(10);
+  expect(lane.shelved).toBeGreaterThanOrEqual(256);
+  expect(lane.shelved).toBeLessThanOrEqual(256 + 128);
+  expect(book.buffered).toBe(0);
+});
+
+test('failing keys without end were all kept in memory', async () => {
+  const book = await bookWith(subscription(1, 'keyed', 16));
+  const lane = openLane(book, 7);
+  const log = rows(7, 1, 2_000).map((row) => withSubject(row, `key-${row.seq}`));
+  book.admitHeads(lane, log.slice(0, 4), true);
+  let sent = 0;
+  for (let next = book.take('fast'); next; next = book.take('fast')) {
+    sent += 1;
+    fail(book, next);
+    readAll(book, lane, log);
+  }
+  expect(sent).toBeGreaterThanOrEqual(256);
+  expect(sent).toBeLessThanOrEqual(256 + 128);
+});
+
+test('a lane with nothing in memory was not read while others filled it', async () => {
+  const book = await bookWith(subscription(1, 'unordered', 1));
+  for (let id = 1; id <= 20; id += 1) {
+    const lane = openLane(book, id);
+    book.admitHeads(lane, rows(id, 1, 100), true);
+  }
+  expect(book.buffered).toBe(2_000);
+  book.touch(50, 50, 1, false);
+  expect(book.hungry()).toBe(true);
+  const taken = book.takeWanting(10);
+  expect(taken.map((lane) => lane.id)).toEqual([50]);
+  expect(taken[0]?.read_size).toBe(4);
 });

@@ -252,7 +252,7 @@ export class LaneBook {
   endWaits(subscription_number: number): void {
     for (const lane of this.lanes.values()) {
       if (!lane.queues.has(subscription_number)) continue;
-      for (const line of [...lane.lines.values()]) {
+      for (const line of lane.lines.values()) {
         const head = line.deliveries[0];
         if (head?.state !== 'waiting' || head.subscription_number !== subscription_number) continue;
         // Waiting with its outcome still on the way to the database: its own timer will see to it.

@@ -1,7 +1,9 @@
+import { createTestDatabase, type TestDatabase, until } from '@streaming-hub/testkit';
 import type pg from 'pg';
 import { uuidv7 } from 'uuidv7';
+import { afterEach, beforeEach } from 'vitest';
 import type { AttemptRequest, AttemptResult, Sink } from '../attempt/index.ts';
-import { systemClock } from '../base/index.ts';
+import { type Clock, systemClock } from '../base/index.ts';
 import {
   readSubscriptionsByNumber,
   readSubscriptionsChangedSince,
@@ -119,13 +121,13 @@ export const failed: AttemptResult = {
 
 /** A sink that does what `behave` says and remembers what it was asked, in order. */
 export function scriptedSink(
-  behave: (request: AttemptRequest) => AttemptResult | Promise<AttemptResult>,
+  behave: (request: AttemptRequest, signal: AbortSignal) => AttemptResult | Promise<AttemptResult>,
 ) {
   const requests: AttemptRequest[] = [];
   const sink: Sink = {
-    async attempt(request) {
+    async attempt(request, signal) {
       requests.push(request);
-      return behave(request);
+      return behave(request, signal);
     },
     async probe() {
       return { verified: true, reason: 'test', allowed_rate_per_minute: null };
@@ -169,4 +171,102 @@ export function dispatcherOn(
     drain_ms: 2_000,
     ...options,
   });
+}
+
+/** A destination that never answers: the attempt ends when the hub cuts it off. */
+export function hanging(signal: AbortSignal): Promise<AttemptResult> {
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(failed)));
+}
+
+/** A monotonic clock that runs `factor` times as fast; leases must be long enough for that. */
+export function hurriedClock(factor: number): Clock {
+  return { ...systemClock, monotonic_ms: () => systemClock.monotonic_ms() * factor };
+}
+
+/** The pool, but each statement goes through `meddle`, which is told its name or else its text. */
+export function meddledPool(
+  pool: pg.Pool,
+  meddle: (statement: string, run: () => Promise<unknown>) => Promise<unknown>,
+): pg.Pool {
+  const query = (config: { name?: string; text?: string } | string, ...rest: unknown[]) =>
+    meddle(typeof config === 'string' ? config : (config.name ?? config.text ?? ''), () =>
+      (pool.query as (...all: unknown[]) => Promise<unknown>).call(pool, config, ...rest),
+    );
+  return new Proxy(pool, {
+    get: (target, key) => (key === 'query' ? query : Reflect.get(target, key)) as unknown,
+  });
+}
+
+/** For the top of a test file: each test has a database of its own, and its dispatchers are stopped. */
+export function useLanes() {
+  let database: TestDatabase;
+  let versionSeen = 0;
+  const running: Dispatcher[] = [];
+  beforeEach(async () => {
+    database = await createTestDatabase();
+    versionSeen = 0;
+  });
+  afterEach(async () => {
+    await Promise.all(running.splice(0).map((dispatcher) => dispatcher.stop()));
+    await database.drop();
+  });
+  const count = async (from: string): Promise<number> => {
+    const answer = await database.pool.query<{ n: number }>(
+      `select count(*)::int as n from ${from}`,
+    );
+    return answer.rows[0]?.n ?? 0;
+  };
+  return {
+    get database() {
+      return database;
+    },
+    get pool() {
+      return database.pool;
+    },
+    count,
+    async start(
+      sink: Sink,
+      options: Partial<DispatcherOptions> = {},
+      pool = database.pool,
+    ): Promise<Dispatcher> {
+      const dispatcher = dispatcherOn(pool, database.config, sink, {
+        subscriptions: {
+          byNumber: (numbers) => readSubscriptionsByNumber(pool, numbers),
+          async changedSince(version) {
+            const changed = await readSubscriptionsChangedSince(pool, version);
+            versionSeen = Math.max(versionSeen, ...changed.map((each) => each.version));
+            return changed;
+          },
+        },
+        ...options,
+      });
+      running.push(dispatcher);
+      await dispatcher.start();
+      return dispatcher;
+    },
+    /** Changes subscriptions, and waits until the dispatcher has been told. */
+    async change(assignments: string, number?: number): Promise<void> {
+      await database.pool.query(
+        `update subscriptions set ${assignments} where $1::int is null or number = $1`,
+        [number ?? null],
+      );
+      const newest = await database.pool.query<{ version: string }>(
+        'select max(version) as version from subscriptions',
+      );
+      await until(() => versionSeen >= Number(newest.rows[0]?.version));
+    },
+    /** Writes rows of `retries`, due at once, for everything in the log. */
+    async addRetries(reason: string, attempts: number): Promise<void> {
+      await database.pool.query(
+        `insert into retries (lane_id, seq, subscription_number, tenant_id, ce_id, shard, state, attempts, due_at, reason)
+         select lane_id, seq, subscription_number, tenant_id, ce_id, lane_id % 64, 'scheduled', $2, now(), $1 from deliveries`,
+        [reason, attempts],
+      );
+    },
+  };
+}
+
+/** Lets pass what would happen at once if it happened at all. */
+export function aWhile(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 250));
 }
