@@ -1,11 +1,13 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { until } from '@streaming-hub/testkit';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 
+const run = promisify(execFile);
 const cli = join(import.meta.dirname, '..', 'cli.ts');
 const repository = join(import.meta.dirname, '..', '..', '..', '..');
 let folder: string;
@@ -60,21 +62,23 @@ test('a short demo delivers everything, says so and leaves nothing behind', asyn
   expect(readdirSync(folder)).toEqual([]);
 }, 90_000);
 
-test.each(['SIGINT', 'SIGTERM'] as const)(
-  '%s ends an endless demo and leaves nothing behind',
-  async (signal) => {
-    const { child, output } = startDemo();
-    await until(() => output().includes(' delivered '), 60_000);
-    child.kill(signal);
-    // Impatience changes nothing.
-    child.kill(signal);
-    const [code] = await once(child, 'exit');
-    expect(code).toBe(0);
-    expect(output()).toContain('The hub has ended; its folder is removed.');
-    expect(readdirSync(folder)).toEqual([]);
-  },
-  90_000,
-);
+test('the commands it prints work as they stand; Ctrl-C ends it and leaves nothing behind', async () => {
+  const { child, output } = startDemo();
+  await until(() => output().includes(' published '), 60_000);
+  const commands = output().match(/^ {2}curl .*$/gm) ?? [];
+  expect(commands).toHaveLength(3);
+  for (const command of commands) {
+    const { stdout } = await run('sh', ['-c', command]);
+    expect(JSON.parse(stdout)).toMatchObject({ data: expect.any(Array) as unknown });
+  }
+  await until(() => /delivered +#\d+ +holder\.created +→ healthy/.test(output()));
+  child.kill('SIGINT');
+  // Impatience changes nothing.
+  child.kill('SIGINT');
+  expect(await once(child, 'exit')).toEqual([0, null]);
+  expect(output()).toContain('The hub has ended; its folder is removed.');
+  expect(readdirSync(folder)).toEqual([]);
+}, 90_000);
 
 test('a signal to npm alone, without a terminal that tells everybody, ends it as well', async () => {
   const { scripts } = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8')) as {
@@ -89,10 +93,10 @@ test('a signal to npm alone, without a terminal that tells everybody, ends it as
   expect(readdirSync(folder)).toEqual([]);
 }, 90_000);
 
-test('Ctrl-C while the hub is still starting leaves nothing behind either', async () => {
+test('a SIGTERM while the hub is still starting leaves nothing behind either', async () => {
   const { child, output } = startDemo();
   await until(() => output().includes('Starting a hub'), 60_000);
-  child.kill('SIGINT');
+  child.kill('SIGTERM');
   const [code] = await once(child, 'exit');
   expect(code).toBe(0);
   expect(readdirSync(folder)).toEqual([]);

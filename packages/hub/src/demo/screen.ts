@@ -55,18 +55,18 @@ export function createScreen(out: NodeJS.WriteStream): Screen {
   };
 }
 
-const headings = [
-  'receiver',
-  'asked for',
-  'delivered',
-  'retries',
-  'valid signatures',
-  'in order',
-  'duplicates',
-  'lost',
-];
-
-export function summaryTable(rows: readonly SummaryRow[]): string {
+/** One line per receiver. Stopped early, what has not arrived is not called lost. */
+export function summaryTable(rows: readonly SummaryRow[], isStopped: boolean): string {
+  const headings = [
+    'receiver',
+    'asked for',
+    'delivered',
+    'retries',
+    'valid signatures',
+    'in order',
+    'duplicates',
+    isStopped ? 'on its way' : 'lost',
+  ];
   const cells = rows.map((row) => [
     row.receiver,
     String(row.expected),
