@@ -63,9 +63,11 @@ export function openPool(config: pg.PoolConfig, options: PoolOptions): pg.Pool {
         }
       : {}),
   });
-  pool.on('error', (error) =>
-    log.warn({ err: error, pool: options.application_name }, 'database connection lost'),
-  );
+  pool.on('error', (error) => {
+    // The pool hangs the whole client on the error; it does not belong in a log.
+    delete (error as { client?: unknown }).client;
+    log.warn({ err: error, pool: options.application_name }, 'database connection lost');
+  });
   // A client in use has no listener of the pool; without one its 'error' event would end the process.
   // Whoever runs a query on it gets the error from that query.
   pool.on('connect', (client) => client.on('error', () => {}));
