@@ -40,7 +40,7 @@ test.each([
     await until(async () => (await lanes.count('retries')) === 1);
     await lanes.change(change, ended.number);
     await addEvents(lanes.pool, [neighbour], ['b']);
-    await until(() => requests.length === 2, 3_000);
+    await until(() => requests.length === 2);
     expect(requests[1]?.subscription.number).toBe(neighbour.number);
     await until(async () => (await lanes.count(ending)) === 1);
   },
@@ -126,7 +126,6 @@ test('what was about to be parked when its subscription was deleted stayed parke
   await until(
     async () =>
       (await lanes.count(`delivery_attempts where outcome = 'cancelled' and final`)) === 2,
-    5_000,
   );
   expect(await lanes.count('retries')).toBe(0);
   expect(requests.length).toBe(0);

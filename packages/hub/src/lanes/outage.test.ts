@@ -27,7 +27,7 @@ test('one outcome that the database refused kept all others from being stored', 
   const { sink, requests } = scriptedSink(() => delivered);
   const faults: string[] = [];
   const dispatcher = await lanes.start(sink, { onFault: (fault) => faults.push(fault.message) });
-  await until(async () => (await lanes.count('delivery_attempts')) === 10, 5_000);
+  await until(async () => (await lanes.count('delivery_attempts')) === 10);
   await until(() => dispatcher.stats().unrecorded === 0);
   expect(requests.length).toBe(12);
   expect(faults).toEqual([
@@ -51,7 +51,7 @@ test('a stop did not end while Postgres said nothing', async () => {
   proxy.set({ mode: 'blackhole' });
   let hasStopped = false;
   void dispatcher.stop().then(() => (hasStopped = true));
-  await until(() => hasStopped, 7_000);
+  await until(() => hasStopped);
   await proxy.close();
   await pool.end();
 });
@@ -70,5 +70,5 @@ test('due retries were not looked for after the wall clock had been put back', a
   await until(async () => (await lanes.count('retries')) === 1);
   back_ms = 600_000;
   await lanes.pool.query('update retries set due_at = now()');
-  await until(() => requests.length === 2, 8_000);
+  await until(() => requests.length === 2);
 });
