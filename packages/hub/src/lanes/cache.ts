@@ -23,7 +23,8 @@ export class SubscriptionCache {
   readonly #source: SubscriptionSource;
   readonly #resumed: ResumedLookup;
   readonly #byNumber = new Map<number, Subscription>();
-  #version = 0;
+  /** Changes up to here have been seen; null before the first take-over. */
+  #version: number | null = null;
 
   constructor(source: SubscriptionSource, resumed: ResumedLookup) {
     this.#source = source;
@@ -32,7 +33,7 @@ export class SubscriptionCache {
 
   /** From here on `refresh` sees changes. Called before anything is loaded. */
   startFrom(version: number): void {
-    this.#version = Math.max(this.#version, version);
+    this.#version ??= version;
   }
 
   get(number: number): Subscription | undefined {
@@ -51,6 +52,9 @@ export class SubscriptionCache {
 
   /** Takes over what has changed; answers the changed ones. */
   async refresh(): Promise<Subscription[]> {
+    // Before the start nothing is known that could have changed. What is read now might be kept
+    // after the start, older than the version started from, and never be corrected.
+    if (this.#version === null) return [];
     const changed = await this.#source.changedSince(this.#version);
     const hold = await this.#lookFor(changed);
     hold();

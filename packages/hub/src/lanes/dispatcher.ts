@@ -252,9 +252,9 @@ export class Dispatcher implements Service {
           this.#cache.startFrom(await newestSubscriptionVersion(this.#options.pool));
           this.#cursor = await newestBatch(this.#options.pool);
         }
-        if (unclean.size > 0) await this.#learnSuspects(unclean);
-        for (const lease of held) this.#takenOver.add(lease);
         const shards = held.map((lease) => lease.shard);
+        await this.#learnSuspects(shards, unclean);
+        for (const lease of held) this.#takenOver.add(lease);
         for (const lane of await lanesWithWork(this.#options.pool, shards))
           this.#touch(lane, unclean);
         this.#retryAt(0);
@@ -269,8 +269,8 @@ export class Dispatcher implements Service {
     }
   }
 
-  async #learnSuspects(unclean: ReadonlySet<number>): Promise<void> {
-    for (const suspect of await takeOverSuspects(this.#options.pool, unclean)) {
+  async #learnSuspects(shards: readonly number[], unclean: ReadonlySet<number>): Promise<void> {
+    for (const suspect of await takeOverSuspects(this.#options.pool, shards, unclean)) {
       this.#book.suspects.set(
         deliveryKey(suspect.lane_id, suspect.seq, suspect.subscription_number),
         suspect.crashes,

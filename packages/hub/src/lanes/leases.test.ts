@@ -150,3 +150,17 @@ test('lanes of shards that could not be handed back were closed for good', async
     return all.filter((request) => request.event.attributes.subject === 'b').length >= 64;
   });
 }, 30_000);
+
+test('what a process had under suspicion when it left was beyond suspicion for the next', async () => {
+  const subscription = await addSubscription(database.pool);
+  await addEvents(database.pool, [subscription], ['a', 'b']);
+  await database.pool.query(
+    `insert into suspects select lane_id, seq, subscription_number, lane_id % 64, 5, false
+     from deliveries order by seq limit 1`,
+  );
+  const { sink, requests } = scriptedSink(() => delivered);
+  await startOn(sink);
+  await until(() => requests.length === 1);
+  expect(requests[0]?.event.attributes.subject).toBe('b');
+  await until(async () => (await database.pool.query('select 1 from suspects')).rowCount === 0);
+});

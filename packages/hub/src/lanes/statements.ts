@@ -365,17 +365,25 @@ export async function readBody(pool: pg.Pool, event: StoredEvent): Promise<Buffe
   return answer.rows[0]?.body ?? null;
 }
 
-/** One more crash for every suspect that had been started; answers all suspects of the shards. */
-export async function takeOverSuspects(pool: pg.Pool, shards: Iterable<number>) {
+/**
+ * All suspects of the shards; one more crash for every one that was being tried when the owner of
+ * an unclean shard vanished.
+ */
+export async function takeOverSuspects(
+  pool: pg.Pool,
+  shards: Iterable<number>,
+  unclean: Iterable<number>,
+) {
   const answer = await pool.query<{
     lane_id: number;
     seq: string;
     subscription_number: number;
     crashes: number;
   }>(
-    `update suspects set crashes = crashes + started::int, started = false
-     where shard = any($1::smallint[]) returning lane_id, seq, subscription_number, crashes`,
-    [intArray(shards)],
+    /* sql */ `
+    update suspects set crashes = crashes + (started and shard = any($2::smallint[]))::int, started = false
+    where shard = any($1::smallint[]) returning lane_id, seq, subscription_number, crashes`,
+    [intArray(shards), intArray(unclean)],
   );
   return answer.rows.map((row) => ({ ...row, seq: Number(row.seq) }));
 }
