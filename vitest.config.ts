@@ -6,8 +6,8 @@ const exclude = ['**/node_modules/**', '**/data/**'];
 
 export default defineConfig({
   test: {
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     projects: [
       {
         test: {
@@ -15,8 +15,8 @@ export default defineConfig({
           include: ['packages/*/src/**/*.test.ts', 'packages/*/test/**/*.test.ts'],
           exclude: [...exclude, '**/*.kafka.test.ts'],
           globalSetup: [postgres],
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
         },
       },
       {
@@ -27,7 +27,7 @@ export default defineConfig({
           include: ['packages/*/src/**/*.kafka.test.ts', 'packages/*/test/**/*.kafka.test.ts'],
           exclude,
           globalSetup: [postgres, kafka],
-          testTimeout: 60_000,
+          testTimeout: 180_000,
           hookTimeout: 120_000,
         },
       },

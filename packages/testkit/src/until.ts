@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
 const poll_ms = 10;
-const timeout_ms_default = 10_000;
+const timeout_ms_default = 20_000;
 
 /**
  * Polls `check` each 10 ms until it gives something truthy, and returns that.
