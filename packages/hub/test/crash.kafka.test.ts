@@ -13,8 +13,8 @@ import { explain, type Ledger, openLedger, say } from './ledger.ts';
 import { eventsOf, sharedKey, subscribeAll } from './workload.ts';
 
 const tenants = ['t1', 't2', 't3'];
-const eventsPerTenant = 1_700;
-const kills = 6;
+const eventsPerTenant = 800;
+const kills = 4;
 /** Attempts in flight of one process: what a kill may repeat at most. */
 const slots = 128;
 /** Outcomes that were answered and not yet durable add to it: two flushes and what waits for the next. */
@@ -59,9 +59,9 @@ describe.skipIf(!kafkaAvailable())('two processes on one Postgres and one Kafka'
 
     const producing = (async () => {
       // Round robin over the tenants, in batches, so that load lasts through all kills.
-      for (let from = 0; from < eventsPerTenant; from += 50) {
+      for (let from = 0; from < eventsPerTenant; from += 20) {
         const batch = tenants.flatMap((_, t) =>
-          events.slice(t * eventsPerTenant + from, t * eventsPerTenant + from + 50),
+          events.slice(t * eventsPerTenant + from, t * eventsPerTenant + from + 20),
         );
         await stream.publish(batch.map((event) => ({ ...event.record, topic: `${prefix}midaz` })));
         await new Promise((resolve) => setTimeout(resolve, 300));

@@ -5,7 +5,7 @@ import { onStoppedHub } from './stopped-hub.ts';
 import { eventsOf, postEvents, subscribeAll, type TestEvent } from './workload.ts';
 
 const tenants = ['t1', 't2', 't3'];
-const eventsPerCall = 10;
+const eventsPerCall = 4;
 
 let ledger: Ledger;
 let hub: HubProcess | null = null;
@@ -44,7 +44,7 @@ test('SIGTERM under load: readiness first, attempts in flight are recorded, noth
   const wanted = await subscribeAll(hub, ledger.receiver, tenants);
   const readiness = watchReadiness(hub);
   const publishing = tenants.map((tenant) => publishUntilRefused(hub as HubProcess, tenant));
-  await until(() => ledger.accepted.length > 150 && ledger.open > 3, 20_000);
+  await until(() => ledger.accepted.length > 100 && ledger.open > 3, 20_000);
 
   const code = await hub.stop();
   await readiness.stop();

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type HubProcess, runRefusedHub, startHubProcess, until } from '@streaming-hub/testkit';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Ledger, openLedger, say } from './ledger.ts';
@@ -103,6 +105,34 @@ test('a clean restart keeps everything and repeats nothing', async () => {
   await allDelivered(20_000);
   expect(ledger.accepted.length).toBe(before + 3);
 }, 60_000);
+
+test('killing the Postgres of an embedded hub under load loses and repeats nothing', async () => {
+  const before = ledger.reckon(wanted, acknowledged).duplicates;
+  const pid = Number.parseInt(
+    readFileSync(join(hub.data_dir, 'postgres', 'cluster', 'postmaster.pid'), 'utf8'),
+    10,
+  );
+  let loading = true;
+  const publishing = tenants.map(async (tenant) => {
+    while (loading) await publish(tenant, eventsOf(tenant, eventsPerCall));
+  });
+  const delivered = ledger.accepted.length;
+  await until(() => ledger.accepted.length > delivered + 60, 30_000);
+  process.kill(pid, 'SIGKILL');
+  const killed = acknowledged.length;
+  await until(() => acknowledged.length > killed + 40, 30_000);
+  loading = false;
+  await Promise.all(publishing);
+  await allDelivered(60_000);
+  const arrivals = ledger.reckon(wanted, acknowledged);
+  say('Postgres of an embedded hub killed once', {
+    ...arrivals,
+    duplicates: arrivals.duplicates - before,
+  });
+  expect(arrivals.lost.slice(0, 3)).toEqual([]);
+  expect(arrivals.overtaken).toBe(0);
+  expect(arrivals.duplicates).toBe(before);
+}, 120_000);
 
 test('a second hub on the same folder is refused in one sentence', async () => {
   const { code, output } = await runRefusedHub({}, hub.data_dir);
