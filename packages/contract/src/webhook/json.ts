@@ -39,7 +39,7 @@ export function toCloudEventJson(
 ): Record<string, unknown> {
   const event: Record<string, unknown> = { ...attributes };
   if (body === null) return event;
-  if (isJsonContentType(attributes['datacontenttype']) && isUtf8(body)) {
+  if (isJsonContentType(attributes['datacontenttype']) && isUtf8(body) && !isTooDeep(body)) {
     try {
       event['data'] = parseLossless(body.toString('utf8'));
       return event;
@@ -70,4 +70,25 @@ export function toStructuredBody(attributes: Attributes, body: Buffer | null): B
     return Buffer.concat([Buffer.from(`${open}"data":`), body, Buffer.from('}')]);
   }
   return Buffer.from(`${open}"data_base64":"${body.toString('base64')}"}`);
+}
+
+/** Deeper than any reader's stack should have to go; writing 5 000 levels overflows ours. */
+const nesting_max = 512;
+
+/** Counts brackets outside strings; good enough for what `JSON.parse` will judge anyway. */
+function isTooDeep(json: Buffer): boolean {
+  let depth = 0;
+  let inString = false;
+  for (let at = 0; at < json.length; at += 1) {
+    const byte = json[at];
+    if (inString) {
+      if (byte === 0x5c) at += 1;
+      else if (byte === 0x22) inString = false;
+    } else if (byte === 0x22) inString = true;
+    else if (byte === 0x5b || byte === 0x7b) {
+      depth += 1;
+      if (depth > nesting_max) return true;
+    } else if (byte === 0x5d || byte === 0x7d) depth -= 1;
+  }
+  return false;
 }

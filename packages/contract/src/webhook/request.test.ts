@@ -165,3 +165,9 @@ test.each([
 ])('the header value %j decodes to %j', (raw, wanted) => {
   expect(decodeHeaderValue(raw)).toBe(wanted);
 });
+
+test('data nested too deep to be written again travels as bytes, instead of breaking every page it is on', () => {
+  const deep = Buffer.from(`${'['.repeat(5_000)}${']'.repeat(5_000)}`);
+  const event = toCloudEventJson({ id: 'x', datacontenttype: 'application/json' }, deep);
+  expect(JSON.parse(JSON.stringify(event))).toMatchObject({ data_base64: deep.toString('base64') });
+});

@@ -186,6 +186,7 @@ export class LaneBook {
       read_ahead: entry !== null,
       shelved: false,
       waits: 0,
+      due_ms: 0,
       stored: false,
       crashes: 0,
       state: 'lined',
@@ -248,17 +249,19 @@ export class LaneBook {
     this.offer(queue);
   }
 
-  /** The wait of these is over at once: their subscription is off or gone. */
-  endWaits(subscription_number: number): void {
+  /** The failed heads of this subscription that hold their lines. */
+  waiting(subscription_number: number): Delivery[] {
+    const heads: Delivery[] = [];
     for (const lane of this.lanes.values()) {
       if (!lane.queues.has(subscription_number)) continue;
       for (const line of lane.lines.values()) {
         const head = line.deliveries[0];
         if (head?.state !== 'waiting' || head.subscription_number !== subscription_number) continue;
         // Waiting with its outcome still on the way to the database: its own timer will see to it.
-        if (head.stored) this.endWait(head);
+        if (head.stored) heads.push(head);
       }
     }
+    return heads;
   }
 
   endWait(delivery: Delivery): void {

@@ -142,7 +142,7 @@ test('disabling parks, enabling brings everything back in order', async () => {
   await until(() => ids().length === 1);
   await database.pool.query('update subscriptions set enabled = false');
   await until(async () => (await count('subscription_matches')) === 0);
-  await new Promise((resolve) => setTimeout(resolve, 100)); // lets the notification arrive
+  await new Promise((resolve) => setTimeout(resolve, 1_000)); // lets the notification arrive
   held.shift()?.();
   await until(async () => (await count(`retries where state = 'parked'`)) === 3);
   expect(ids()).toEqual([events[0]]);

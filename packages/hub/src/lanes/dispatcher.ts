@@ -395,7 +395,10 @@ export class Dispatcher implements Service {
   async #refresh(): Promise<void> {
     for (const subscription of await this.#cache.refresh()) {
       for (const lane of this.#book.lanes.values()) this.#book.configure(lane, subscription);
-      if (verdictOn(subscription) !== 'send') this.#book.endWaits(subscription.number);
+      for (const head of this.#book.waiting(subscription.number)) {
+        if (verdictOn(subscription) === 'send') this.#sender.holdAnew(head);
+        else this.#book.endWait(head);
+      }
     }
     void this.#loader.fill();
     this.#sender.pump();

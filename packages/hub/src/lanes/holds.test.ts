@@ -130,3 +130,20 @@ test('what was about to be parked when its subscription was deleted stayed parke
   expect(await lanes.count('retries')).toBe(0);
   expect(requests.length).toBe(0);
 });
+
+test.each([
+  ['a shorter hold', 'hold_seconds = 0'],
+  ['another ordering', `ordering = 'unordered'`],
+])('a line that waited behind a failing head did not hear of %s', async (_, change) => {
+  const subscription = await addSubscription(lanes.pool, {
+    hold_seconds: null,
+    retry_schedule_seconds: farRetries,
+  });
+  const [first, ...others] = await addEvents(lanes.pool, [subscription], ['a', 'b', 'c']);
+  const { sink, ids } = scriptedSink(({ event }) => (event.id === first ? failed : delivered));
+  await lanes.start(sink, { random: () => 0.9 });
+  await until(async () => (await lanes.count('retries')) === 1);
+  await lanes.change(change);
+  await until(() => ids().length === 3);
+  expect(ids()).toEqual([first, ...others]);
+});

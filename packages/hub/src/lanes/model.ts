@@ -34,6 +34,8 @@ export interface Delivery {
   read_ahead: boolean;
   /** It waits, or stands behind one that waits: kept without its body, and not counted as read ahead. */
   shelved: boolean;
+  /** When its next attempt falls due while it waits, milliseconds since the epoch. */
+  due_ms: number;
   /** Raised with each wait, so that the timer of an earlier one means nothing. */
   waits: number;
   /** True while a row in `retries` belongs to it. */

@@ -344,7 +344,11 @@ export class Sender {
         ? Number.POSITIVE_INFINITY
         : subscription.hold_seconds * 1000;
     const isOver = first_failed_ms !== null && clock.now_ms() >= first_failed_ms + hold_ms;
-    const holds = delivery.line !== null && delivery.line.deliveries.includes(delivery) && !isOver;
+    const holds =
+      delivery.line !== null &&
+      delivery.line.deliveries.includes(delivery) &&
+      isOrdered(this.#options.cache.get(subscription.number) ?? subscription, delivery) &&
+      !isOver;
     delivery.attempts = decision.attempts;
     delivery.first_failed_ms = first_failed_ms;
     if (holds) book.waits(delivery);
@@ -377,8 +381,10 @@ export class Sender {
     const { clock, cache, book } = this.#options;
     const subscription = cache.get(delivery.subscription_number);
     const hold_seconds = subscription ? subscription.hold_seconds : 0;
-    const heldUntil_ms =
-      hold_seconds === null || delivery.first_failed_ms === null
+    delivery.due_ms = due_ms;
+    const heldUntil_ms = !isOrdered(subscription, delivery)
+      ? 0
+      : hold_seconds === null || delivery.first_failed_ms === null
         ? Number.POSITIVE_INFINITY
         : delivery.first_failed_ms + hold_seconds * 1000;
     const attemptNext = due_ms <= heldUntil_ms;
@@ -398,6 +404,12 @@ export class Sender {
       },
       Math.min(delay_ms, 2 ** 31 - 1),
     ).unref();
+  }
+
+  /** Its subscription has changed: the hold is what it says now. */
+  holdAnew(delivery: Delivery): void {
+    delivery.waits += 1;
+    this.hold(delivery, delivery.due_ms);
   }
 
   #park(delivery: Delivery): void {
@@ -464,4 +476,10 @@ export class Sender {
 function cutOff(lane: Lane): void {
   lane.cut.abort();
   lane.cut = new AbortController();
+}
+
+/** Whether its line still means something: the ordering may have been changed since it was read. */
+function isOrdered(subscription: Subscription | undefined, delivery: Delivery): boolean {
+  if (!subscription || subscription.ordering === 'unordered') return false;
+  return (subscription.ordering === 'fifo') === (delivery.line?.key === 'fifo');
 }

@@ -30,6 +30,13 @@ export function readKeks(
 
 function readKek(name: string, given: string | undefined): NamedKek {
   const setting = settingsTable.kekRef.name;
+  // Whoever puts the key itself here must not find it in a log.
+  if (!/^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) || looksLikeKey(name)) {
+    throw new SettingsError(
+      setting,
+      `${setting} must hold the name of the variable with the key, not the key itself; its value is not shown.`,
+    );
+  }
   if (given === undefined) {
     throw new SettingsError(
       setting,
@@ -45,4 +52,8 @@ function readKek(name: string, given: string | undefined): NamedKek {
     );
   }
   return { id: kekId(key), key };
+}
+
+function looksLikeKey(text: string): boolean {
+  return text.length >= 43 && Buffer.from(text, 'base64').length === kekBytes;
 }

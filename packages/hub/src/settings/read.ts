@@ -83,7 +83,9 @@ function readOne<T>(env: Environment, setting: Setting<T>, basis: Basis): T {
   if (given === undefined) return setting.defaultFor(basis);
   const parsed = setting.parse(given.trim());
   if (parsed.ok) return parsed.value;
-  const shown = setting.secret ? 'its value (not shown)' : JSON.stringify(given);
+  // A key put where its name belongs must not end up in a log.
+  const isHidden = setting.secret || setting.name === settingsTable.kekRef.name;
+  const shown = isHidden ? 'its value (not shown)' : JSON.stringify(given);
   throw new SettingsError(
     setting.name,
     `${setting.name} must be ${parsed.expected}, and ${shown} is not.`,

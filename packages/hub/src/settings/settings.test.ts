@@ -315,3 +315,11 @@ describe('what is shown', () => {
     expect(readFileSync(page, 'utf8')).toBe(settingsReference());
   });
 });
+
+it('a key put where the name of its variable belongs is not printed', () => {
+  for (const key of [Buffer.alloc(32, 251).toString('base64'), 'A'.repeat(43)]) {
+    const read = () => readSettings({ STREAMING_HUB_KEK_REF: key });
+    expect(read).toThrow(/not shown/);
+    expect(read).not.toThrow(new RegExp(key.slice(0, 20).replace(/[+/]/g, '.')));
+  }
+});

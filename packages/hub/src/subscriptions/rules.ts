@@ -105,6 +105,7 @@ export function checkSettings(settings: SubscriptionSettings, guard: UrlGuard): 
     ...destinationFaults(settings.destination),
     ...eventTypeFaults(settings.event_types),
     ...numberFaults(settings),
+    ...textFaults(settings),
   ];
   if (errors.length > 0) {
     throw new HubError('validation_failed', errors.map((error) => error.message).join(' '), {
@@ -139,6 +140,19 @@ function eventTypeFaults(event_types: readonly string[]): FieldError[] {
     if (checkEventTypePattern(pattern)) return [];
     const message = `${JSON.stringify(pattern)} is not an event type: write resource.event, resource.* or *.`;
     return [fault(`event_types.${index}`, 'event_type_pattern', message)];
+  });
+}
+
+function textFaults({ name, origin }: SubscriptionSettings): FieldError[] {
+  return Object.entries({ name, origin }).flatMap(([field, text]) => {
+    if (text === null || (!/\p{Cc}/u.test(text) && text.isWellFormed())) return [];
+    return [
+      fault(
+        field,
+        'control_character',
+        `${field} must not hold control characters or half characters: take them out.`,
+      ),
+    ];
   });
 }
 
