@@ -13,8 +13,8 @@ import { explain, type Ledger, openLedger, say } from './ledger.ts';
 import { eventsOf, sharedKey, subscribeAll } from './workload.ts';
 
 const tenants = ['t1', 't2', 't3'];
-const eventsPerTenant = 800;
-const kills = 4;
+const eventsPerTenant = 600;
+const kills = 3;
 /** Attempts in flight of one process: what a kill may repeat at most. */
 const slots = 128;
 /** Outcomes that were answered and not yet durable add to it: two flushes and what waits for the next. */

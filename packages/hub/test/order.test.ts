@@ -23,8 +23,8 @@ const seeds = Array.from({ length: seedTo - seedFrom + 1 }, (_, n) => seedFrom +
 const lease_ms = 400;
 const dispatchers_max = 3;
 const kills_max = 3;
-const rounds = 7;
-const eventsPerRound = 3;
+const rounds = 5;
+const eventsPerRound = 4;
 const subjects = ['a', 'b', 'c'];
 const schedule_seconds = Array.from({ length: 12 }, () => 0.03);
 

@@ -40,7 +40,9 @@ const sink: Sink = {
 };
 
 await freeLeftLeases(pool);
-const dispatcher = dispatcherOn(pool, config, sink, { poison_threshold: 5 });
+const dispatcher = dispatcherOn(pool, config, sink, {
+  poison_threshold: Number(process.argv[3]),
+});
 await dispatcher.start();
 process.once('SIGTERM', () => {
   void dispatcher

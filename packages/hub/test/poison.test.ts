@@ -6,7 +6,6 @@ import { addEvents, addSubscription } from '../src/lanes/testing.ts';
 
 const program = fileURLToPath(new URL('./poison-program.ts', import.meta.url));
 const lives_max = 20;
-const threshold = 5;
 
 let database: TestDatabase;
 
@@ -21,9 +20,9 @@ const count = async (from: string): Promise<number> => {
 };
 
 /** Starts the program again and again until every delivery has ended; answers how often it died. */
-async function live(total: number): Promise<number> {
+async function live(total: number, threshold: number): Promise<number> {
   for (let deaths = 0; deaths < lives_max; deaths += 1) {
-    const child = spawn(process.execPath, [program, database.dsn], {
+    const child = spawn(process.execPath, [program, database.dsn, String(threshold)], {
       stdio: ['ignore', 'ignore', 'inherit'],
     });
     const died = new Promise<boolean>((resolve) =>
@@ -65,7 +64,7 @@ test('a delivery that kills the process ends as poison, none of its neighbours d
     const healthy = await addSubscription(database.pool, { ordering });
     await addEvents(database.pool, [healthy], subjects('', -1, 30));
   }
-  expect(await live(130)).toBe(threshold);
+  expect(await live(130, 5)).toBe(5);
   expect(await poisoned()).toEqual([{ reason: 'poison', subject: 'poison' }]);
   expect(
     await count(
@@ -78,7 +77,7 @@ test('a delivery that kills the process ends as poison, none of its neighbours d
 test('a delivery that kills the process when it is tried again ends as poison as well', async () => {
   const subscription = await addSubscription(database.pool, { hold_seconds: 0 });
   await addEvents(database.pool, [subscription], subjects('poison later', 2, 60));
-  expect(await live(60)).toBe(threshold);
+  expect(await live(60, 3)).toBe(3);
   expect(await poisoned()).toEqual([{ reason: 'poison', subject: 'poison later' }]);
   expect(await count('suspects')).toBe(0);
 }, 90_000);
