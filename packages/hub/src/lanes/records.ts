@@ -1,3 +1,4 @@
+import { checkRetrySchedule } from '@streaming-hub/contract';
 import type { AttemptResult } from '../attempt/index.ts';
 import type { AttemptRecord, Change } from '../outcome/index.ts';
 import type { Delivery } from './model.ts';
@@ -76,8 +77,6 @@ export function attemptRecord(
 
 /** A malformed override found in storage falls back to the hub's default. */
 export function usableSchedule(schedule: readonly number[] | null): readonly number[] | null {
-  if (!schedule || schedule.length === 0 || schedule.length > 12) return null;
-  return schedule.every((step) => Number.isFinite(step) && step >= 0 && step <= 36_000)
-    ? schedule
-    : null;
+  const checked = checkRetrySchedule(schedule);
+  return checked.ok ? checked.schedule : null;
 }

@@ -1,3 +1,4 @@
+import { retryDelay_seconds } from '@streaming-hub/contract';
 import type { AttemptResult } from '../attempt/index.ts';
 
 /**
@@ -47,8 +48,8 @@ export function decide(input: DecideInput): Decision {
     };
   }
   const attempts = input.attempts + 1;
-  const step_seconds = input.schedule_seconds[attempts];
-  if (step_seconds === undefined) return { kind: 'dead_letter', reason: 'exhausted' };
-  const delay_seconds = Math.max(random() * step_seconds, result.retry_after_seconds ?? 0);
+  const step_seconds = retryDelay_seconds(input.schedule_seconds, attempts, random);
+  if (step_seconds === null) return { kind: 'dead_letter', reason: 'exhausted' };
+  const delay_seconds = Math.max(step_seconds, result.retry_after_seconds ?? 0);
   return { kind: 'retry', due_ms: now_ms + delay_seconds * 1000, attempts, reason };
 }
